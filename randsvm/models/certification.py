@@ -11,8 +11,8 @@ import os
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from math import copysign, fsum, inf, isnan, nan
 from typing import NamedTuple
 
@@ -296,27 +296,20 @@ class GroupRows(NamedTuple):
         s : (size,), within the bounds of the groups.
         """
         lower, upper = task.box(self.y, self.weights)
-        alone = self.sums(np.ones(len(self.y)))[self.groups] == 1
-        one = s[self.groups[alone]]
-        gains = [self.y[alone] * one - task.epsilon * np.abs(one)]
-        some = ~alone
-        groups, y, low, high = self.groups[some], self.y[some], lower[some], upper[some]
-        slopes = np.concatenate([y + task.epsilon, y - task.epsilon])
-        lengths, of = np.concatenate([-low, high]), np.concatenate([groups, groups])
-        order = np.lexsort([-slopes, of])
-        slopes, lengths, of, below = slopes[order], lengths[order], of[order], order < len(y)
+        slopes = np.concatenate([self.y + task.epsilon, self.y - task.epsilon])
+        lengths, groups = np.concatenate([-lower, upper]), np.tile(self.groups, 2)
+        order = np.lexsort([-slopes, groups])
+        slopes, lengths, groups = slopes[order], lengths[order], groups[order]
         ends = np.cumsum(lengths)
-        starts = np.searchsorted(of, of, "left")
-        before = ends - lengths - (ends - lengths)[starts]
-        least = np.bincount(groups, low, self.size)
-        filled = np.clip(s[of] - least[of] - before, 0.0, lengths)
-        gains.append(slopes * np.where(below, filled - lengths, filled))
-        found = np.concatenate(gains)
+        before = ends - lengths
+        first = np.searchsorted(groups, groups, "left")
+        room = s[groups] - self.sums(lower)[groups] - (before - before[first])
+        filled = np.clip(room, 0.0, lengths)
+        gains = slopes * np.where(order < len(lower), filled - lengths, filled)
         # What rounding moves counts with the steepest slope.
-        moved = 8 * FLOAT64 * (float(ends[-1]) if len(ends) else 0.0)
         steepest = float(np.abs(slopes).max(initial=0.0))
-        error = addition_error(len(found) + WRITTEN, float(np.abs(found).sum())) + moved * steepest
-        return fsum(found), error
+        moved = 8 * FLOAT64 * float(lengths.sum()) * steepest
+        return fsum(gains), addition_error(len(gains) + WRITTEN, float(np.abs(gains).sum())) + moved
 
 
 class Feasible(NamedTuple):
@@ -375,78 +368,103 @@ class Machine(NamedTuple):
     """One binary problem. first, other: classes of f > 0 and of the rest, None: all others."""
 
     name: str
-    task: Task
     first: int = 0
     other: int | None = None
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Computes P and D of a model."""
+def machines_of(model: KernelModel) -> list[Machine]:
+    """Return the binary problem of each decision value of a model."""
+    names, pairs = model.labels, isinstance(model, PairwiseModel)
+    if model.task != "svc":
+        return [Machine("")]
+    if len(names) == 2:
+        return [Machine("", 0, 1)]
+    if not pairs:
+        return [Machine(f"{name} against the rest", c) for c, name in enumerate(names)]
+    both = zip(*(each.tolist() for each in decisions.class_pairs(len(names))), strict=True)
+    return [Machine(f"{names[i]} against {names[j]}", i, j) for i, j in both]
 
-    model: KernelModel
-    params: CertifyParams
+
+def loss_of(model: KernelModel, params: CertifyParams) -> Task:
+    """Return the task of each machine with bounds of 1 and without prescribed sums."""
+    if model.is_one_class:
+        return Task((1.0, 0.0))
+    if model.is_regression:
+        return Task((1.0, 1.0), params.epsilon)
+    return Task((1.0, 1.0), one_sided=True)
+
+
+class Judge:
+    """Computes P and D of a model.
+
+    loss : the task of each machine without C and prescribed sums
+    totals : (columns of f,), sum |beta|
+    certified : whether D is a lower bound of the optimum: the kernel is positive semidefinite
+    """
+
+    def __init__(self, model: KernelModel, params: CertifyParams) -> None:
+        self.model, self.params, self.index = model, params, SupportVectorIndex(model)
+        self.machines, self.loss = machines_of(model), loss_of(model, params)
+        self.totals = np.abs(model.coefficients).sum(axis=0)
+        self.certified = is_semidefinite(model.kernel.name, model.kernel.coef0)
+        # The width of the tube of nu-SVR follows from the residuals of all rows.
+        self.finds_tube = model.nu and model.is_regression
 
     @property
-    def used(self) -> set[str]:
-        """The parameters that have an effect."""
-        if self.model.is_one_class:
-            return {"nu"}
-        if self.model.is_regression:
-            return {"C", "nu"} if self.model.nu else {"C", "epsilon"}
-        return {"nu"} if self.model.nu else {"C", "weights"}
+    def problem(self) -> str:
+        """The options of the problem that neither the model nor the rows have, as text."""
+        model = self.model
+        names = {"row_weights", "nu"} if model.nu or model.is_one_class else {"row_weights", "C"}
+        if model.is_regression:
+            names |= {"C"} if model.nu else {"epsilon"}
+        elif not model.nu:
+            names |= {"weights"}
+        return shlex.join(command_line(self.params, names=names))
 
-    @cached_property
-    def index(self) -> SupportVectorIndex:
-        return SupportVectorIndex(self.model)
-
-    @cached_property
-    def pairs(self) -> list[tuple[int, int | None]]:
-        """The class of f > 0 and the other one of each machine; None: all other classes."""
-        classes = len(self.model.labels)
-        if isinstance(self.model, PairwiseModel):
-            return list(
-                zip(*(each.tolist() for each in decisions.class_pairs(classes)), strict=True)
-            )
-        several = classes > 2 and not self.model.is_one_class
-        return [(c, None) for c in range(classes)] if several else [(0, 1)]
+    def _rows_of(
+        self, machine: Machine, y: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return y of some rows in a machine, and their weights, 0 for rows of other classes."""
+        if self.model.task != "svc":
+            return np.zeros(len(y)) if self.model.is_one_class else y, weights
+        first = y == machine.first
+        mine = first | (y == machine.other) | (machine.other is None)
+        return np.where(first, 1.0, -1.0), np.where(mine, weights, 0.0)
 
     # --- sums over rows -------------------------------------------------------------------------
 
     def sums(self, block: Block, part: slice) -> RowSums:
         """Return the sums over the rows `part` of a block."""
-        text = csr_rows(block, part)
-        rows = self.model.rows(*text)
+        model, text = self.model, csr_rows(block, part)
+        rows = model.rows(*text)
         numbers = None if block.number is None else row_numbers(*text)
-        f, sizes = self.model.decision_and_sizes(rows.X, rows.extra)
+        f, sizes = model.decision_and_sizes(rows.X, rows.extra)
         assert block.weights is not None, "RowFiles gives all rows weights"
         y, weights = block.y[part], block.weights[part]
-        b, width = float(np.abs(self.model.b).max()), self.params.epsilon + 1.0
-        totals = np.abs(self.model.coefficients).sum(axis=0)
-        errors = self._errors(totals, rows.X, rows.extra, sizes)
-        targets = y[:, None] if self.model.is_regression else np.zeros((len(y), 1))
-        errors = offset_error(errors, targets, f - self.model.b, b, width)
+        b, width = float(np.abs(model.b).max()), self.params.epsilon + 1.0
+        errors = self._errors(self.totals, rows.X, rows.extra, sizes)
+        targets = y if model.is_regression else np.zeros(len(y))
+        errors = offset_error(errors, targets[:, None], f - model.b, b, width)
         losses = np.zeros((2, 2, f.shape[1]))
-        for k, pair in enumerate(self.pairs):
-            losses[..., k] = self._losses(y, f[:, k], weights, errors[:, k], pair)
+        for k, machine in enumerate(self.machines):
+            own, costs = self._rows_of(machine, y, weights)
+            losses[..., k] = self._losses(own, costs, f[:, k], errors[:, k])
         residuals = np.empty((3, 0))
-        if self.model.nu and self.model.is_regression:
+        if self.finds_tube:
             residuals = np.array([y - f[:, 0], weights, errors[:, 0]])
-        classes = len(self.model.labels) if self.model.task == "svc" else 0
-        sums = np.bincount(y.astype(np.int64), weights, classes) if classes else weights.sum()
-        target = np.abs(targets).max(initial=0.0) if self.model.task != "svc" else 1.0
-        if self.model.has_row_numbers:
+        counts = np.array([weights.sum()])
+        if model.task == "svc":
+            counts = np.bincount(y.astype(np.int64), weights, len(model.labels))
+        target = 1.0 if model.task == "svc" else float(np.abs(targets).max(initial=0.0))
+        if model.has_row_numbers:
             # As in the training, objectives of one-class do not count as 0 then.
             diagonal, most = 0.0, float(np.abs(text[2][text[1] != 0]).max(initial=0.0))
         else:
             with np.errstate(over="ignore"):
-                K = self.model.kernel.diagonal(squared_norms(rows.X) + rows.extra)
+                K = model.kernel.diagonal(squared_norms(rows.X) + rows.extra)
             diagonal, most = float(K.sum()), float(K.max(initial=0.0))
-        matches = self.index.find(rows, numbers, y, weights)
-        return RowSums(
-            losses, len(f), np.atleast_1d(sums), diagonal, np.array([most, target]), residuals,
-            matches,
-        )  # fmt: skip
+        matches, largest = self.index.find(rows, numbers, y, weights), np.array([most, target])
+        return RowSums(losses, len(f), counts, diagonal, largest, residuals, matches)
 
     def _errors(
         self, totals: np.ndarray, X: Matrix, extra: np.ndarray | float, sizes: np.ndarray
@@ -471,131 +489,106 @@ class Judge:
         return error.relative * np.abs(sizes) + error.uniform * totals
 
     def _losses(
-        self,
-        y: np.ndarray,
-        f: np.ndarray,
-        weights: np.ndarray,
-        errors: np.ndarray,
-        pair: tuple[int, int | None],
+        self, y: np.ndarray, weights: np.ndarray, f: np.ndarray, errors: np.ndarray
     ) -> np.ndarray:
-        """Return `losses` of RowSums for one machine, (2, 2). f, errors : (m,)."""
-        first, other = y == pair[0], pair[1]
-        if self.model.is_one_class:
-            task, y, first = Task((1.0, 0.0)), np.zeros(len(f)), np.ones(len(f), bool)
-        elif self.model.is_regression:
-            task, first = Task((1.0, 1.0), self.params.epsilon), np.ones(len(f), bool)
-        else:
-            task = Task((1.0, 1.0), one_sided=True)
-            weights = weights if other is None else np.where(first | (y == other), weights, 0.0)
-            y = np.where(first, 1.0, -1.0)
-        lost = task.loss(y, f)
-        most = np.maximum(task.loss(y, f - errors), task.loss(y, f + errors))
-        sides = np.array([weights * first, weights * ~first])
+        """Return `losses` of RowSums for one machine, (2, 2); y, weights: see `_rows_of`."""
+        lost = self.loss.loss(y, f)
+        most = np.maximum(self.loss.loss(y, f - errors), self.loss.loss(y, f + errors))
+        # The bounds of a regression are equal on both sides.
+        sides = np.array([np.where(y >= 0, weights, 0.0), np.where(y < 0, weights, 0.0)])
         return np.array([sides @ lost, sides @ (most - lost)])
 
     # --- machines -------------------------------------------------------------------------------
 
-    def problems(self, found: RowSums) -> list[Machine]:
-        """Return the binary problems."""
-        params, counts = self.params, found.weights.tolist()
-        total = float(found.weights.sum())
+    def task(self, machine: Machine, found: RowSums) -> Task:
+        """Return the task of a machine."""
+        params, counts, loss = self.params, found.weights.tolist(), self.loss
+        i, j = machine.first, machine.other
         if self.model.is_one_class:
-            return [Machine("", Task((1.0, 0.0), coefficient_sum=params.nu * total))]
+            return replace(loss, coefficient_sum=params.nu * counts[0])
+        if self.finds_tube:
+            return Task((params.C, params.C), absolute_sum=params.C * params.nu * counts[0])
         if self.model.is_regression:
-            bounds = params.C, params.C
-            if self.model.nu:
-                return [Machine("", Task(bounds, absolute_sum=params.C * params.nu * total))]
-            return [Machine("", Task(bounds, params.epsilon))]
-        names, machines = self.model.labels, []
-        for i, j in self.pairs:
-            name = f"{names[i]} against {'the rest' if j is None else names[j]}"
-            if self.model.nu:
-                size = params.nu * (total if j is None else counts[i] + counts[j])
-                task = Task((1.0, 1.0), 1.0, one_sided=True, absolute_sum=size)
-            else:
-                weights = side_weights(params.weights, names, counts, i, j)
-                bounds = params.C * weights[0], params.C * weights[1]
-                task = Task(bounds, one_sided=True)
-            machines.append(Machine("" if len(names) == 2 else name, task, i, j))
-        return machines
+            return replace(loss, bounds=(params.C, params.C))
+        if self.model.nu:
+            weight = sum(counts) if j is None else counts[i] + counts[j]
+            return replace(loss, epsilon=1.0, absolute_sum=params.nu * weight)
+        above, below = side_weights(params.weights, self.model.labels, counts, i, j)
+        return replace(loss, bounds=(params.C * above, params.C * below))
 
-    def _relevant(self, machine: Machine) -> np.ndarray:
-        """Return whether a support vector may have a coefficient in a machine, (m,) bool."""
-        if not isinstance(self.model, PairwiseModel):
-            return np.ones(len(self.model.beta), bool)
-        own = self.model.own
-        return (own == machine.first) | (own == machine.other)
-
-    def _rows_of(self, machine: Machine, matches: Matches) -> GroupRows:
-        y, count = matches.y, self.index.count
-        if self.model.is_one_class:
-            y = np.zeros(len(y))
-        if self.model.task != "svc":
-            return GroupRows(matches.groups, y, matches.weights, count)
-        first = y == machine.first
-        mine = np.ones(len(y), bool) if machine.other is None else first | (y == machine.other)
-        signs = np.where(first, 1.0, -1.0)
-        return GroupRows(matches.groups[mine], signs[mine], matches.weights[mine], count)
-
-    def machines(self, found: RowSums, pool: ThreadPool) -> Iterator[MachineObjectives]:
+    def objectives(self, found: RowSums, pool: ThreadPool) -> Iterator[MachineObjectives]:
         """Yield P and D of each machine."""
-        problems, B, groups = self.problems(found), self.model.coefficients, self.index.groups
+        tasks, B = [self.task(one, found) for one in self.machines], self.model.coefficients
         # The model of nu-SVC is divided by rho, and the sum of alpha was nu n.
         rho = np.ones(B.shape[1])
         if self.model.nu and self.model.task == "svc":
             sizes = np.abs(B).sum(axis=0)
-            rho = np.array([p.task.absolute_sum for p in problems]) / np.where(sizes, sizes, 1.0)
+            rho = np.array([one.absolute_sum for one in tasks]) / np.where(sizes, sizes, 1.0)
         beta, moved, near = B * rho, np.zeros_like(B), []
-        for k, machine in enumerate(problems):
-            relevant = self._relevant(machine)
-            rows = self._rows_of(machine, found.matches)
-            near.append(feasible_near(machine.task, rows, groups[relevant], beta[relevant, k]))
-            s = near[k].groups
-            if s is not None:
-                # One support vector stands for its group.
-                present, first = np.unique(groups[relevant], return_index=True)
-                moved[np.flatnonzero(relevant)[first], k] = s[present]
-        norms = self._norms(np.hstack([beta, moved]), found.matches, pool)
-        own, other = np.hsplit(norms, 2)
-        for k, (machine, feasible) in enumerate(zip(problems, near, strict=True)):
-            task, b = machine.task, float(self.model.b[k]) * rho[k]
-            loss, error = self._loss(task, found, k, rho[k])
-            terms = [loss, task.coefficient_sum * b, own[0, k] / 2]
-            if task.absolute_sum and task.one_sided:
-                terms.append(-task.absolute_sum * rho[k])
-            primal = float(sum(terms))
-            error += float(own[1, k]) / 2 + addition_error(4, sum(map(abs, terms)))
+        groups, matches, count = self.index.groups, found.matches, self.index.count
+        # One support vector stands for its group.
+        first = np.unique(groups, return_index=True)[1]
+        for k, machine in enumerate(self.machines):
+            y, weights = self._rows_of(machine, matches.y, matches.weights)
+            mine = weights > 0
+            rows = GroupRows(matches.groups[mine], y[mine], weights[mine], count)
+            near.append(feasible_near(tasks[k], rows, groups, beta[:, k]))
+            if near[k].groups is not None:
+                moved[first, k] = near[k].groups
+        norms = np.hsplit(self._norms(np.hstack([beta, moved]), matches, pool), 2)
+        own, other = (each.T.tolist() for each in norms)
+        for k, machine in enumerate(self.machines):
+            primal, error = self._primal(tasks[k], found, k, float(rho[k]), *own[k])
             dual, dual_error = nan, inf
-            if feasible.groups is not None and self.certified:
-                dual = float(feasible.linear - other[0, k] / 2)
-                total = abs(task.coefficient_sum) + task.absolute_sum
-                largest, most = found.largest.tolist()
-                offset = largest_offset(total, most + task.epsilon, largest, primal + error)
-                dual_error = feasible.error + float(other[1, k]) / 2
-                dual_error += addition_error(2, abs(feasible.linear) + other[0, k])
-                dual_error += SPARE * feasible.missing * offset if feasible.missing else 0.0
+            if near[k].groups is not None and self.certified:
+                dual = near[k].linear - other[k][0] / 2
+                dual_error = self._dual_error(tasks[k], found, near[k], primal + error, *other[k])
             gap = self._gap(primal, error, dual, dual_error, found)
             yield MachineObjectives(
-                machine.name, primal, dual, gap, *feasible[4:], error, dual_error
+                machine.name, primal, dual, gap, *near[k][4:], error, dual_error
             )
 
-    def _loss(self, task: Task, found: RowSums, k: int, rho: float) -> tuple[float, float]:
-        """Return the sum of losses of a machine and a bound of its rounding."""
-        if not (self.model.nu and self.model.is_regression):
-            bounds = rho * np.array(task.bounds)
-            loss = float(bounds @ found.losses[0, :, k])
-            return loss, float(bounds @ found.losses[1, :, k]) + addition_error(found.rows, loss)
-        # The half width of the tube with the least P. The derivative of P by the half width is
-        # C times (nu n less the weight of the rows outside).
-        residuals, weights = np.abs(found.residuals[0]), found.residuals[1]
+    def _primal(
+        self, task: Task, found: RowSums, k: int, rho: float, norm: float, norm_error: float
+    ) -> tuple[float, float]:
+        """Return P of machine k and a bound of its rounding. norm: |w|^2, with its error."""
+        if self.finds_tube:
+            loss, rise = self._tube_losses(task, found)
+        else:
+            loss, rise = (rho * (found.losses[..., k] @ task.bounds)).tolist()
+        terms = [loss, task.coefficient_sum * float(self.model.b[k]) * rho, norm / 2]
+        if task.one_sided:
+            terms.append(-task.absolute_sum * rho)
+        error = rise + addition_error(found.rows, loss + rise) + norm_error / 2
+        return sum(terms), error + addition_error(4, sum(map(abs, terms)))
+
+    def _tube_losses(self, task: Task, found: RowSums) -> tuple[float, float]:
+        """Return the losses of nu-SVR and its term of the tube, and by how much they may rise.
+
+        The half width of the tube is the one of least P. The derivative of P by it is C times
+        (nu n less the weight of the rows outside).
+        """
+        residuals, (weights, errors) = np.abs(found.residuals[0]), found.residuals[1:]
         order = np.argsort(-residuals, kind="stable")
         C = task.bounds[0]
         inside = order[np.cumsum(weights[order]) > task.absolute_sum / C]
         width = float(residuals[inside[0]]) if len(inside) else 0.0
-        outside = np.maximum(0, residuals + found.residuals[2] - width)
-        loss = task.absolute_sum * width + C * float(weights @ np.maximum(0, residuals - width))
-        most = task.absolute_sum * width + C * float(weights @ outside)
-        return loss, most - loss + addition_error(found.rows, most)
+        outside, most = (np.maximum(0, r - width) for r in (residuals, residuals + errors))
+        loss = task.absolute_sum * width + C * float(weights @ outside)
+        return loss, C * float(weights @ (most - outside))
+
+    def _dual_error(
+        self, task: Task, found: RowSums, near: Feasible, primal: float,
+        norm: float, norm_error: float,
+    ) -> float:  # fmt: skip
+        """Return a bound of the rounding of D. primal: at least P; norm: see `_primal`."""
+        error = near.error + norm_error / 2 + addition_error(2, abs(near.linear) + norm)
+        if not near.missing:
+            return error
+        total = abs(task.coefficient_sum) + task.absolute_sum
+        largest, most = found.largest.tolist()
+        offset = largest_offset(total, most + task.epsilon, largest, primal)
+        return error + SPARE * near.missing * offset
 
     def _norms(self, B: np.ndarray, matches: Matches, pool: ThreadPool) -> np.ndarray:
         """Return |w|^2 of each column of coefficients, and bounds of its rounding, (2, columns).
@@ -624,13 +617,6 @@ class Judge:
         assert matches.X is not None
         return matches.X[first][self.index.groups]
 
-    # --- the outcome ----------------------------------------------------------------------------
-
-    @property
-    def certified(self) -> bool:
-        """Return whether D is a lower bound of the optimum: the kernel is positive semidefinite."""
-        return is_semidefinite(self.model.kernel.name, self.model.kernel.coef0)
-
     def _gap(
         self, primal: float, primal_error: float, dual: float, dual_error: float, found: RowSums
     ) -> float:
@@ -642,6 +628,8 @@ class Judge:
         gap = primal + primal_error - dual + dual_error
         return gap / scale if scale else 0.0
 
+    # --- the outcome ----------------------------------------------------------------------------
+
     def outcome(self, name: str, found: RowSums, jobs: int, began: float) -> Certified:
         """Return the certificate. name : the model file; began : time.perf_counter() at first."""
         model = self.model
@@ -650,46 +638,40 @@ class Judge:
         if not self.certified:
             emit(Notice(f"the {model.kernel.name} kernel has no certificate: P is no bound"))
         with ThreadPool(jobs) as pool:
-            machines = list(self.machines(found, pool))
-        names = "primal", "dual", "primal_error", "dual_error"
-        sums = {name: float(sum(getattr(one, name) for one in machines)) for name in names}
-        largest = {
-            name: max(getattr(one, name) for one in machines)
-            for name in ("infeasibility", "beyond_bounds", "sum_error")
-        }
-        rounding, size = (
-            sums["primal_error"] + sums["dual_error"],
-            max(map(abs, (sums["primal"], sums["dual"]))),
+            machines = list(self.objectives(found, pool))
+        primal, primal_error, dual, dual_error = (
+            float(sum(getattr(one, field) for one in machines))
+            for field in ("primal", "primal_error", "dual", "dual_error")
         )
-        if self.certified and size < rounding < inf:
+        infeasibility, beyond_bounds, sum_error, largest_gap = (
+            float(np.max([getattr(one, field) for one in machines]))
+            for field in ("infeasibility", "beyond_bounds", "sum_error", "gap")
+        )
+        rounding = primal_error + dual_error
+        if self.certified and max(abs(primal), abs(dual)) < rounding < inf:
             emit(
                 Notice(
                     f"rounding of kernel values, {rounding:.3g}, is larger than the objectives: "
                     f"scale the features"
                 )
             )
-        known = np.bincount(found.matches.groups, minlength=self.index.count) > 0
+        known = np.isin(self.index.groups, found.matches.groups)
         return Certified(
             model=name,
             problem=self.problem,
             rows=found.rows,
             support_vectors=len(model.beta),
-            unknown_support_vectors=int((~known[self.index.groups]).sum()),
-            gap=self._gap(
-                sums["primal"], sums["primal_error"], sums["dual"], sums["dual_error"], found
-            ),
-            largest_gap=float(np.max([one.gap for one in machines])) if machines[1:] else None,
-            feasible=largest["infeasibility"] <= COEFFICIENT_ROUNDING,
+            unknown_support_vectors=int((~known).sum()),
+            primal=primal,
+            dual=dual,
+            gap=self._gap(primal, primal_error, dual, dual_error, found),
+            largest_gap=largest_gap if len(machines) > 1 else None,
+            feasible=infeasibility <= COEFFICIENT_ROUNDING,
+            infeasibility=infeasibility,
+            beyond_bounds=beyond_bounds,
+            sum_error=sum_error,
+            primal_error=primal_error,
+            dual_error=dual_error,
             machines=machines,
             seconds=time.perf_counter() - began,
-            **sums,
-            **largest,
         )
-
-    @property
-    def problem(self) -> str:
-        """The options of the problem that neither the model nor the rows have, as text."""
-        words = command_line(self.params, names=self.used)
-        if self.params.row_weights is not None:
-            words += ["--row-weights", self.params.row_weights]
-        return shlex.join(words)
