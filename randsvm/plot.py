@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -371,30 +370,31 @@ def _draw_map(
 # ---- rows and their predictions ----------------------------------------------------------------
 
 
-@dataclass
-class PredictedRows:
-    """Rows of data with their predictions.
+class Rows(NamedTuple):
+    """Rows of data, and the model that predicts them.
 
-    fitted : the model. labels : of the classes. X : (m, width) csr_matrix. y : (m,) float64,
-    class index or target, nan if unlabelled. weights : (m,). f : (m, columns). predicted :
-    (m,) class index or target. probabilities : (m, classes), or None. sample : numbers of up to
-    MAX_POINTS rows, ascending.
+    fitted : the model. X : (m, width) csr_matrix. y : (m,) float64, class index or target, nan if
+    unlabelled. weights : (m,).
     """
 
     fitted: FittedModel
-    labels: tuple[str, ...]
     X: Any
     y: np.ndarray
     weights: np.ndarray
-    f: np.ndarray
-    predicted: np.ndarray
-    probabilities: np.ndarray | None
-    sample: np.ndarray
 
-    @property
-    def first_f(self) -> np.ndarray:
-        """The f of two classes, which is above 0 for the first class, (m,)."""
-        return self.f[:, 0] if self.f.shape[1] == 1 else self.f[:, 0] - self.f[:, 1]
+    def at(self, numbers: np.ndarray) -> Rows:
+        """Return some of the rows."""
+        return Rows(self.fitted, self.X[numbers], self.y[numbers], self.weights[numbers])
+
+
+def _some(count: int) -> np.ndarray:
+    """Return the numbers of up to MAX_POINTS of `count` rows, ascending."""
+    return np.sort(np.random.default_rng(0).permutation(count)[:MAX_POINTS])
+
+
+def _of_two(f: np.ndarray) -> np.ndarray:
+    """Return the f of two classes, above 0 for the first one: (...) of decision values (..., K)."""
+    return f[..., 0] if f.shape[-1] == 1 else f[..., 0] - f[..., 1]
 
 
 def _fitted(model: Any) -> FittedModel:
@@ -431,22 +431,14 @@ def _of_files(paths: Sequence[str], model: Any, fitted: FittedModel) -> tuple[An
     return scipy.sparse.vstack(X, format="csr"), *map(np.concatenate, columns)
 
 
-def _predicted_rows(data: Any, model: Any) -> PredictedRows:
+def _rows(data: Any, model: Any) -> Rows:
     if isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str):
         fitted = _fitted(model)
-        X, y, weights = _of_arrays(*data, fitted)
-    else:
-        paths = files.inputs(data)
-        check_is_not_model(paths, "DATA MODEL")
-        fitted = _fitted(model)
-        X, y, weights = _of_files(paths, model, fitted)
-    found, chances = fitted.model, None
-    f = decision_values(found, X, fitted.jobs)
-    if found.has_probabilities and not (found.is_one_class or found.is_regression):
-        chances = found.probabilities(f)
-    sample = np.sort(np.random.default_rng(0).permutation(len(y))[:MAX_POINTS])
-    predicted = found.predicted(f)
-    return PredictedRows(fitted, found.labels, X, y, weights, f, predicted, chances, sample)
+        return Rows(fitted, *_of_arrays(*data, fitted))
+    paths = files.inputs(data)
+    check_is_not_model(paths, "DATA MODEL")
+    fitted = _fitted(model)
+    return Rows(fitted, *_of_files(paths, model, fitted))
 
 
 # ---- scores ------------------------------------------------------------------------------------
@@ -476,31 +468,32 @@ def scores(data: Any, model: Any) -> Figure:
     ContentError, DataError, ModelError
         If the rows or the model are unusable, or if no row has a label.
     """
-    found = _predicted_rows(data, model)
-    K = len(found.labels)
-    at = np.flatnonzero(found.y < K if K else ~np.isnan(found.y))
-    if not len(at):
+    rows = _rows(data, model)
+    found, K = rows.fitted.model, len(rows.fitted.model.labels)
+    rows = rows.at(np.flatnonzero(rows.y < K if K else ~np.isnan(rows.y)))
+    if not len(rows.y):
         raise ContentError("no row has a label of the model: expected labelled rows")
+    f = decision_values(found, rows.X, rows.fitted.jobs)
     if not K:
-        return _draw_residuals(found.y[at], found.predicted[at])
+        return _draw_residuals(rows.y, found.predicted(f))
     drawn = [_draw_confusion]
     if K == 2:
-        both = len(np.unique(found.y[at])) == 2
+        both = len(np.unique(rows.y)) == 2
         drawn += [_draw_roc, _draw_precision_recall] * both + [_draw_decision_values]
-    if found.probabilities is not None:
+    if found.has_probabilities and not found.is_one_class:
         drawn.append(_draw_calibration)
     columns = min(len(drawn), 3)
     with panels(-(-len(drawn) // columns), columns) as (figure, axes):
         for draw, axis in zip(drawn, axes, strict=False):
-            draw(axis, found, at)
+            draw(axis, rows, f)
         for axis in axes[len(drawn) :]:
             axis.remove()
     return figure
 
 
-def _draw_confusion(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
-    K = len(found.labels)
-    counts = metrics.confusion_matrix(found.y[at], found.predicted[at], labels=range(K))
+def _draw_confusion(axis: Any, rows: Rows, f: np.ndarray) -> None:
+    found, K = rows.fitted.model, len(rows.fitted.model.labels)
+    counts = metrics.confusion_matrix(rows.y, found.predicted(f), labels=range(K))
     names = [shortened(name, 12) for name in found.labels]
     size = "medium" if K < 5 else "xx-small"
     metrics.ConfusionMatrixDisplay(counts, display_labels=names).plot(
@@ -518,57 +511,56 @@ def _draw_confusion(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
     _label(axis, "predicted", "true", f"Rows: {right:.2f}% of {counts.sum():,} right")
 
 
-def _draw_roc(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
-    rows = {"sample_weight": found.weights[at], "drop_intermediate": False}
-    false, true, _ = metrics.roc_curve(found.y[at] == 0, found.first_f[at], **rows)
+def _draw_roc(axis: Any, rows: Rows, f: np.ndarray) -> None:
+    options = {"sample_weight": rows.weights, "drop_intermediate": False}
+    false, true, _ = metrics.roc_curve(rows.y == 0, _of_two(f), **options)
     axis.plot(100 * false, 100 * true, color=COLOURS[0])
     axis.plot([0, 100], [0, 100], ":", color=INK, linewidth=0.8)
-    name, other = map(shortened, found.labels)
+    name, other = map(shortened, rows.fitted.model.labels)
     title = f"ROC of {name}: area {metrics.auc(false, true):.4f}"
     _label(axis, f"rows of {other} taken for it, %", f"rows of {name} found, %", title)
 
 
-def _draw_precision_recall(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
+def _draw_precision_recall(axis: Any, rows: Rows, f: np.ndarray) -> None:
     for code, line in ((0, "-"), (1, "--")):
-        rows = found.y[at] == code, found.first_f[at] * (1 - 2 * code)
-        weights = {"sample_weight": found.weights[at]}
-        precision, recall, _ = metrics.precision_recall_curve(*rows, **weights)
-        area = metrics.average_precision_score(*rows, **weights)
-        label = f"{shortened(found.labels[code])}: area {area:.4f}"
+        scored, weights = (rows.y == code, _of_two(f) * (1 - 2 * code)), rows.weights
+        precision, recall, _ = metrics.precision_recall_curve(*scored, sample_weight=weights)
+        area = metrics.average_precision_score(*scored, sample_weight=weights)
+        label = f"{shortened(rows.fitted.model.labels[code])}: area {area:.4f}"
         style = {"color": COLOURS[code], "drawstyle": "steps-post", "label": label}
         axis.plot(100 * recall, 100 * precision, line, **style)
     _label(axis, "recall, %", "precision, %", "Precision and recall", "lower left")
 
 
-def _draw_decision_values(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
-    f = found.first_f[at]
+def _draw_decision_values(axis: Any, rows: Rows, f: np.ndarray) -> None:
+    f, labels = _of_two(f), rows.fitted.model.labels
     low, high = np.quantile(f, [0.001, 0.999])
     bins = np.linspace(min(low, -1.0), max(high, 1.0), 41)
     for code, line in ((0, "-"), (1, "--")):
-        if len(own := np.clip(f[found.y[at] == code], bins[0], bins[-1])):
-            label, colour = f"{shortened(found.labels[code])}: {len(own):,} rows", COLOURS[code]
+        if len(own := np.clip(f[rows.y == code], bins[0], bins[-1])):
+            label, colour = f"{shortened(labels[code])}: {len(own):,} rows", COLOURS[code]
             axis.hist(own, bins, alpha=0.25, color=colour)
             axis.hist(own, bins, histtype="step", color=colour, linestyle=line, label=label)
     for margin in (-1, 0, 1):
         axis.axvline(margin, color=INK, linewidth=0.8, linestyle=":" if margin else "-")
-    title = f"Decision values: f > 0 predicts {shortened(found.labels[0])}"
+    title = f"Decision values: f > 0 predicts {shortened(labels[0])}"
     _label(axis, "decision value f (dotted: the margin)", "rows", title, "best")
 
 
-def _draw_calibration(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
-    assert found.probabilities is not None
-    chances, x, y = found.probabilities[at], "probability of the predicted class", "right labels"
-    p, right = chances.max(axis=1), chances.argmax(axis=1) == found.y[at]
-    if len(found.labels) == 2:
-        p, right = chances[:, 0], found.y[at] == 0
-        x, y = (f"{what} {shortened(found.labels[0])}" for what in ("probability of", "rows of"))
+def _draw_calibration(axis: Any, rows: Rows, f: np.ndarray) -> None:
+    labels, chances = rows.fitted.model.labels, rows.fitted.model.probabilities(f)
+    x, y = "probability of the predicted class", "right labels"
+    p, right = chances.max(axis=1), chances.argmax(axis=1) == rows.y
+    if len(labels) == 2:
+        p, right = chances[:, 0], rows.y == 0
+        x, y = (f"{what} {shortened(labels[0])}" for what in ("probability of", "rows of"))
     observed, mean = calibration_curve(right, p, n_bins=BINS)
     axis.plot([0, 100], [0, 100], ":", color=INK, linewidth=0.8)
     axis.plot(100 * mean, 100 * observed, "o-", color=COLOURS[0])
-    rows = axis.twinx()
-    counts, *_ = rows.hist(100 * p, BINS, range=(0, 100), rwidth=0.9, color=GREY, alpha=0.3)
-    rows.set(ylabel="rows (bars)", ylim=(0, 3 * counts.max()))
-    rows.grid(visible=False)
+    bars = axis.twinx()
+    counts, *_ = bars.hist(100 * p, BINS, range=(0, 100), rwidth=0.9, color=GREY, alpha=0.3)
+    bars.set(ylabel="rows (bars)", ylim=(0, 3 * counts.max()))
+    bars.grid(visible=False)
     _label(axis, f"{x}, %", f"{y}, %", "Calibration (dotted: perfect)")
 
 
@@ -627,13 +619,14 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
     ParameterError
         If a feature is not one of the model.
     """
-    found = _predicted_rows(data, model)
-    kind, X = found.fitted.model, found.X[found.sample].toarray()
+    every = _rows(data, model)
+    rows = every.at(_some(len(every.y)))
+    kind, X = rows.fitted.model, rows.X.toarray()
     if kind.has_row_numbers:
         raise ModelError("a model of kernel values has no features to draw")
     width, first = X.shape[1], kind.index_base
-    if width == 1 and not found.labels:
-        return _draw_curve(found, X[:, 0])
+    if width == 1 and not kind.labels:
+        return _draw_curve(rows)
     chosen = features or (first, first + width - 1) if features or width <= 2 else ()
     if outside := [j for j in chosen if not first <= j < first + width]:
         raise ParameterError(
@@ -652,42 +645,40 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
         names = [f"principal component {i} ({shares[i - 1]:.0f}% of variance)" for i in (1, 2)]
         note = "f in the plane of two principal components, rows projected on it"
     with panels(1, 1, 1.5, 1.5) as (figure, (axis,)):
-        _draw_decisions(figure, axis, found, X, origin, directions)
-        y, points = found.y[found.sample], (X - origin) @ directions.T
-        for code, name in enumerate(found.labels):
-            label = f"{shortened(name)}: {int(np.sum(found.y == code)):,} rows"
+        y, points = rows.y, (X - origin) @ directions.T
+        _draw_decisions(figure, axis, rows.fitted, points, origin, directions)
+        for code, name in enumerate(kind.labels):
+            label = f"{shortened(name)}: {int(np.sum(every.y == code)):,} rows"
             axis.scatter(*points[y == code].T, s=14, linewidths=0, label=label, **_style(code))
-        if (rest := np.isnan(y) if found.labels else y == y).any():
-            label = "unlabelled rows" if found.labels else f"{len(found.y):,} rows"
+        if (rest := np.isnan(y) if kind.labels else y == y).any():
+            label = "unlabelled rows" if kind.labels else f"{len(every.y):,} rows"
             axis.scatter(*points[rest].T, s=6, color=GREY, label=label)
-        _draw_support_vectors(axis, found.fitted.model, origin, directions)
+        _draw_support_vectors(axis, kind, origin, directions)
         _label(axis, names[0], names[1], note)
         axis.grid(visible=False)
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
     return figure
 
 
-def _draw_curve(found: PredictedRows, x: np.ndarray) -> Figure:
+def _draw_curve(rows: Rows) -> Figure:
+    x = rows.X.toarray()[:, 0]
     ends = np.linspace(x.min(), x.max(), 4 * GRID_POINTS)
     with panels(1, 1, 1.3, 1.1) as (figure, (axis,)):
-        axis.scatter(x, found.y[found.sample], s=10, color=GREY, label="rows")
-        axis.plot(ends, found.fitted.decision_function(ends[:, None]), label="prediction")
-        _label(axis, f"feature {found.fitted.model.index_base}", "target", legend="best")
+        axis.scatter(x, rows.y, s=10, color=GREY, label="rows")
+        axis.plot(ends, rows.fitted.decision_function(ends[:, None]), label="prediction")
+        _label(axis, f"feature {rows.fitted.model.index_base}", "target", legend="best")
     return figure
 
 
 def _draw_decisions(
-    figure: Figure, axis: Any, found: PredictedRows, X: np.ndarray, origin: Any, directions: Any
+    figure: Figure, axis: Any, fitted: FittedModel, points: np.ndarray, origin: Any, directions: Any
 ) -> None:
     """Draw f, or the predicted classes, over origin + s directions[0] + t directions[1]."""
-    model, K = found.fitted.model, len(found.labels)
-    points = (X - origin) @ directions.T
+    model, K = fitted.model, len(fitted.model.labels)
     pad = 0.05 * np.ptp(points, axis=0) + 1e-12
     sides = np.linspace(points.min(axis=0) - pad, points.max(axis=0) + pad, GRID_POINTS).T
     lines = [np.column_stack([sides[0], np.full(GRID_POINTS, t)]) for t in sides[1]]
-    f = np.stack(
-        [decision_values(model, origin + s @ directions, found.fitted.jobs) for s in lines]
-    )
+    f = np.stack([decision_values(model, origin + s @ directions, fitted.jobs) for s in lines])
     if f.shape[2] > 1 and K != 2:
         classes = np.stack([model.predicted(row) for row in f])
         for code in range(K):
@@ -695,7 +686,7 @@ def _draw_decisions(
             axis.contourf(*sides, own, [0.5, 1.5], colors=[colour], alpha=0.25)
             axis.contour(*sides, own, [0.5], colors=INK, linewidths=0.4)
         return
-    f = f[:, :, 0] if f.shape[2] == 1 else f[:, :, 0] - f[:, :, 1]
+    f = _of_two(f)
     style: Record = {"levels": 14, "cmap": "cividis", "alpha": 0.8}
     if K:
         limit = min(3.0, float(np.abs(f).max()) or 1.0)
@@ -714,7 +705,7 @@ def _draw_support_vectors(axis: Any, model: Any, origin: np.ndarray, directions:
     if not hasattr(model, "Z"):
         return
     count = model.Z.shape[0]
-    some = np.sort(np.random.default_rng(0).permutation(count)[:MAX_POINTS])
+    some = _some(count)
     Z = np.zeros((len(some), model.width))
     Z[:, np.asarray(model.features) - model.index_base] = model.Z[some].toarray()
     if model.scaling is not None and model.scaling.factor is not None:
@@ -761,11 +752,11 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     from randsvm.models.kernel_model import KernelModel
     from randsvm.models.shapley import Explainer
 
-    kind = _fitted(model).model
+    rows_of_data = _rows(data, model)
+    kind, X = rows_of_data.fitted.model, rows_of_data.X
     if not isinstance(kind, KernelModel) or kind.kernel.name != "rbf":
         raise ModelError("expected a model with the RBF kernel, found another")
-    X, columns, base = _predicted_rows(data, model).X, kind.columns, kind.index_base
-    m = X.shape[0]
+    columns, base, m = kind.columns, kind.index_base, X.shape[0]
     if not 1 <= row <= m:
         raise ParameterError(f"the data have rows 1 to {m:,}, no row {row:,}")
     explainer = Explainer(kind, columns)
