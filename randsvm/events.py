@@ -207,7 +207,6 @@ class Trained(NamedTuple):
     model: str  # Model file
     stopped: str  # Reason for the end
     seconds: float  # Seconds of the run
-    solve_seconds: float  # Seconds in LIBSVM, or of the steps of sgd
     # Primal objective P of the model over all rows; None where they were not kept, or after a
     # signal in sgd.
     primal: float | None = None

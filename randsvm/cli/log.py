@@ -29,7 +29,7 @@ from randsvm.events import (
 from randsvm.files import STANDARD, check_output, read_json_lines
 
 # Version of the names in a record and of their meanings. Programs that read records check it.
-SCHEMA = 4
+SCHEMA = 5
 
 
 class Failed(NamedTuple):

@@ -621,7 +621,6 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             certificate=self._certificate_word,
             cross_validation=self.cross_validation,
             stopped=str(stopped),
-            solve_seconds=sum(one.seconds for one in every),
             seconds=self.clock.seconds,
             primal=certificate.primal,
             dual=certificate.dual,

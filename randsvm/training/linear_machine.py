@@ -159,7 +159,6 @@ class LinearTrainingRun(BatchRun[SgdParams]):
     evaluation: LinearFindings | None = None
     progressive: Progressive | None = None
     stopped = Stopped(StopReason.ALL_EPOCHS)
-    seconds = 0.0
 
     def __init__(
         self,
@@ -204,7 +203,6 @@ class LinearTrainingRun(BatchRun[SgdParams]):
 
     def train(self) -> None:
         """Make all epochs and Newton steps, or those that time allows."""
-        began = time.perf_counter()
         try:
             with self.clock.until(
                 lambda: (self.training_end if self.has_model else self.clock.end) - RESERVED_SECONDS
@@ -218,8 +216,6 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             if not self.has_model:
                 raise
             self.stopped = Stopped(StopReason.TIME_LIMIT)
-        finally:
-            self.seconds = time.perf_counter() - began
 
     def _make_epochs(self) -> None:
         rows, held_out = _split(self.D, self.params.early_stopping, self.rng)
@@ -295,7 +291,6 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             progressive_errors=last.errors if last.steps and not regression else None,
             cross_validation=self.cross_validation,
             stopped=str(stopped),
-            solve_seconds=self.seconds,
             seconds=self.clock.seconds,
             bytes_moved=self.D.executor.bytes_moved,
             **known,
@@ -620,7 +615,6 @@ class UpdateRun(TrainingRun):
         nameless = replace(params, update="MODEL")
         self.arguments = command_line(nameless, names=params.UPDATE_FIELDS)
         self.features = self.old.features
-        self.seconds = 0.0
         # The sums of the learner at the last report; its steps and the moment of the last
         # checkpoint.
         self.reported = self.learner.sums
@@ -646,13 +640,12 @@ class UpdateRun(TrainingRun):
         self._checkpoint_if_due()
 
     def _train_on(self, rows: RawChunk) -> None:
-        began, learner = time.perf_counter(), self.learner
+        learner = self.learner
         # Rows without weights make plain steps, which take less time.
         weighted = rows.weights is not None and bool((rows.weights != 1).any())
         learner.steps = replace(learner.steps, mean_weight=1.0 if weighted else None)
         columns, order = self._columns_of(rows.indices), np.arange(len(rows.y), dtype=np.int32)
         learner.learn(Batch(rows.indptr, columns, rows.values, rows.y, order, rows.weights))
-        self.seconds += time.perf_counter() - began
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
         if learner.steps_made >= max(2 * self.reported[0], 1):
             last, self.reported = learner.progressive(self.reported), learner.sums
@@ -700,7 +693,6 @@ class UpdateRun(TrainingRun):
             progressive_loss=every.loss,
             progressive_errors=None if self.old.is_regression else every.errors,
             stopped=str(stopped),
-            solve_seconds=self.seconds,
             seconds=self.clock.seconds,
         )
 

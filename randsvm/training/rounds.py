@@ -70,7 +70,7 @@ UNKNOWN = Certificate(inf, -inf)
 class Record:
     """The numbers of the rounds so far, and the best solutions, by running values.
 
-    rounds, seconds: the number of all rounds, and the seconds of their solves
+    rounds: the number of all rounds
     scan_seconds: the seconds that a scan of all support vectors takes
     solution, primal: the solution with the lowest P, which does not fall monotonically
     dual_solution, dual: the solution with the highest D; None: no round over these rows had it.
@@ -86,7 +86,6 @@ class Record:
     """
 
     rounds: int = 0
-    seconds: float = 0.0
     scan_seconds: float = 0.0
     solution: KernelSolution | None = None
     primal: float = inf
@@ -124,7 +123,7 @@ class Record:
     def add(self, SV: KernelSolution, V: Violators, whole: bool) -> None:
         """Take a round into account. whole: whether it solved all rows at once."""
         step, before = V.step, self.dual
-        self.rounds, self.seconds = self.rounds + 1, self.seconds + step.seconds
+        self.rounds += 1
         self.scan_seconds, self.whole = V.full_scan_seconds, whole
         self.support_vectors, self.violators = len(SV), V.count
         self.take(SV, V.certificate)
@@ -374,7 +373,7 @@ class SubtaskSolution:
     evaluated: whether the certificate comes from a closing evaluation of the solution
     poor_fit: why the model fits other rows poorly; None: no reason was found, or none was sought
     changes: what --reduce has changed; None: it has not reduced the solution
-    rounds, seconds: their number, and the seconds of their solves
+    rounds: their number
     """
 
     SV: KernelSolution
@@ -385,7 +384,6 @@ class SubtaskSolution:
     poor_fit: str | None = None
     changes: SubtaskReduction | None = None
     rounds: int = 0
-    seconds: float = 0.0
 
     @staticmethod
     def constant(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
@@ -509,7 +507,6 @@ class Rounds:
             stopped=stopped,
             changes=changes,
             rounds=record.rounds,
-            seconds=record.seconds,
         )
 
     def _chosen(self, last: KernelSolution, stopped: Stopped) -> KernelSolution:
@@ -630,7 +627,6 @@ class Rounds:
             if is_feasible and best.dual > so_far.dual:
                 so_far.dual, so_far.dual_solution = best.dual, None
             so_far.rounds += best.rounds
-            so_far.seconds += best.seconds
             part.scan.forget()
             D.executor.release()
             D.store.close()
@@ -781,7 +777,7 @@ class Rounds:
         self.continuations += gap < inf
         self.start, self.begins_on_inner_set = (in_float64 if refines else no_step), False
         so_far, self.before = self.record, found
-        self.record = Record(so_far.rounds, so_far.seconds, so_far.scan_seconds)
+        self.record = Record(so_far.rounds, so_far.scan_seconds)
         self.record.take(found.SV, found.certificate)
         return True
 
