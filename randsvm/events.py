@@ -368,14 +368,14 @@ class Exported(NamedTuple):
     model: str  # Model file
     output: str  # File that was written
     bytes: int  # Size of that file
-    # Program that predicted the rows by the export, such as cc; None: the export was not run.
-    checked_by: str | None
-    rows: int | None  # Rows that were compared
-    # Largest difference of a decision value from that of the model.
-    largest_difference: float | None
-    # Rows whose label differs because rounding moves a decision value across 0.
-    labels_differ: int | None
     seconds: float  # Seconds of the export
+    # Program that predicted the rows by the export, such as cc; None: the export was not run.
+    checked_by: str | None = None
+    rows: int | None = None  # Rows that were compared
+    # Largest difference of a decision value from that of the model.
+    largest_difference: float | None = None
+    # Rows whose label differs because rounding moves a decision value across 0.
+    labels_differ: int | None = None
 
 
 class Explained(NamedTuple):

@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -36,13 +35,11 @@ from randsvm.parameters.run import EXPORT_FORMATS
 # Support vectors, or drawn rows, that stand for a data set if there is none.
 MAX_OWN_ROWS = 10_000
 DRAWN_ROWS = 500
-# The largest number of values in a drawn row.
+# The mean number of values in a drawn row of many.
 DRAWN_VALUES = 100
 # Bytes of the arrays of rows that are compared at once.
 BLOCK_BYTES = 1 << 25
 MAX_SHOWN_PROBLEM = 300
-# The fields of Exported that a comparison finds; None without one.
-COMPARED = ("checked_by", "rows", "largest_difference", "labels_differ")
 
 
 def export(
@@ -105,7 +102,8 @@ def export(
         raise ParameterError("an export reads TEST_FILE several times: name a file")
     files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
     check_is_not_model(paths or (), "c|onnx MODEL_FILE OUTPUT_FILE --data TEST_FILE")
-    files.check_output(output, *FILE_TYPES[format])
+    kind, is_one, make, find_predictor = FORMATS[format]
+    files.check_output(output, kind, is_one)
     with listening(watch):
         loaded = load(model)
         if len(loaded.labels) == 1:
@@ -116,12 +114,10 @@ def export(
         else:
             row_files = RowFiles(loaded, model, paths, data_format, no_header=no_header)
             parts = _rows_of_files(loaded, form.inputs, row_files)
-        make, predictor = EXPORTERS[format]
         content = make(loaded, form)
-        with predictor(content, loaded) as found_predictor:
-            found: dict[str, Any] = dict.fromkeys(COMPARED)
-            if found_predictor is not None:
-                found = _compare(found_predictor, loaded, form, parts)
+        with tempfile.TemporaryDirectory() as folder:
+            predictor = find_predictor(content, loaded, Path(folder))
+            found = {} if predictor is None else _compare(predictor, loaded, form, parts)
         with files.create_output(output) as stream:
             stream.write(content)
         outcome = Exported(
@@ -129,22 +125,12 @@ def export(
             model=model,
             output=output,
             bytes=len(content),
-            **found,
             seconds=time.perf_counter() - began,
+            **found,
         )
         emit(outcome)
         return outcome
 
-
-# Format -> the kind of its files, and a function that recognises one by its first bytes. A graph
-# begins with the version of ONNX (field 1) and the name of the producer (field 2).
-FILE_TYPES: dict[str, tuple[str, Callable[[bytes], bool]]] = {
-    "c": ("an export to C", lambda head: head.startswith(BEGINNING)),
-    "onnx": (
-        "an export to ONNX",
-        lambda head: head[:1] == b"\x08" and b"\x12\x07randsvm" in head[:16],
-    ),
-}
 
 # The name of the program that runs an export, and a function that returns what the export computes
 # for m rows: f, (m, columns); class indices, (m,); probabilities, (m, classes). The class indices
@@ -184,13 +170,13 @@ def _own_rows(form: NormalForm) -> Iterator[CsrMatrix]:
     if form.phi in ("rbf", "power", "tanh") and len(form.c):
         X = form.Z[:: max(1, -(-len(form.c) // MAX_OWN_ROWS))].astype(np.float64)
     else:
-        random = np.random.default_rng(0)
-        count = min(inputs, DRAWN_VALUES)
-        at = np.argsort(random.random((DRAWN_ROWS, min(inputs, 10 * count))), axis=1)[:, :count]
-        at = np.sort(at * max(1, inputs // (10 * count)), axis=1)
-        starts = np.arange(DRAWN_ROWS + 1) * count
-        values = random.standard_normal(at.size)
-        X = CsrMatrix(values, at.ravel(), starts, (DRAWN_ROWS, inputs))
+        from scipy import sparse
+
+        draw, share = np.random.default_rng(0), min(1.0, DRAWN_VALUES / inputs)
+        normal = draw.standard_normal
+        X = CsrMatrix.from_scipy(
+            sparse.random(DRAWN_ROWS, inputs, share, random_state=draw, data_rvs=normal)
+        )
     if form.factor is not None:
         size = np.divide(1, form.factor, out=np.zeros(inputs), where=form.factor != 0)
         X = X.with_data(X.data * size[X.indices])
@@ -206,7 +192,7 @@ def _own_rows(form: NormalForm) -> Iterator[CsrMatrix]:
 def _compare(
     predictor: Predictor, model: Model, form: NormalForm, parts: Iterator[CsrMatrix]
 ) -> dict[str, Any]:
-    """Compare an export with its model, and return the fields COMPARED of Exported.
+    """Compare an export with its model, and return the fields of Exported about it.
 
     parts : rows with a column for each input. Raise ExportError if the decision values differ by
     more than rounding, or if labels or probabilities do not follow from the decision values.
@@ -236,7 +222,12 @@ def _compare(
                 f"{count + first + 1}, and the model {_shown(own[first])}"
             )
         count += len(f)
-    return dict(zip(COMPARED, (name, count, largest, labels), strict=True))
+    return {
+        "checked_by": name,
+        "rows": count,
+        "largest_difference": largest,
+        "labels_differ": labels,
+    }
 
 
 def _shown(values: np.ndarray) -> str:
@@ -246,23 +237,19 @@ def _shown(values: np.ndarray) -> str:
 # --- C -------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _c_predictor(content: bytes, model: Model) -> Iterator[Predictor | None]:
-    """Compile the code, and yield a function that runs it."""
+def _c_predictor(content: bytes, model: Model, folder: Path) -> Predictor | None:
+    """Compile the code in a folder, and return a function that runs it."""
     compiler = find_compiler()
     if compiler is None:
         emit(Notice("there is no C compiler: the exported code was not compiled and compared"))
-        yield None
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        program = compiled(compiler, content, Path(folder))
-        try:
-            subprocess.run([program], input=b"", capture_output=True, check=False)
-        except OSError as error:
-            emit(Notice(f"the exported code is compiled but not compared: {error.strerror}"))
-            yield None
-        else:
-            yield compiler[0], partial(run_program, program, model)
+        return None
+    program = compiled(compiler, content, folder)
+    try:
+        subprocess.run([program], input=b"", capture_output=True, check=False)
+    except OSError as error:
+        emit(Notice(f"the exported code is compiled but not compared: {error.strerror}"))
+        return None
+    return compiler[0], partial(run_program, program, model)
 
 
 def find_compiler() -> list[str] | None:
@@ -324,15 +311,13 @@ def _onnx_content(model: Model, form: NormalForm) -> bytes:
     return content
 
 
-@contextmanager
-def _onnx_predictor(content: bytes, model: Model) -> Iterator[Predictor | None]:
-    """Yield a function that runs the graph."""
+def _onnx_predictor(content: bytes, model: Model, folder: Path) -> Predictor | None:
+    """Return a function that runs the graph."""
     try:
         import onnxruntime
     except ImportError:
         emit(Notice("there is no onnxruntime: the exported graph was not run"))
-        yield None
-        return
+        return None
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [one.name for one in session.get_outputs()]
     index = {value: number for number, value in enumerate(label_values(model.labels))}
@@ -343,8 +328,18 @@ def _onnx_predictor(content: bytes, model: Model) -> Iterator[Predictor | None]:
         predicted = np.array([index[value] for value in labels])
         return found["f"], predicted, found.get("probabilities", np.empty(0))
 
-    yield "onnxruntime", predict
+    return "onnxruntime", predict
 
 
-# Format -> functions that return the content of the file, and that predict by it.
-EXPORTERS = {"c": (c_source, _c_predictor), "onnx": (_onnx_content, _onnx_predictor)}
+# Format -> the kind of its files, a function that recognises one by its first bytes, and functions
+# that return the content of a file, and that predict by it. A graph begins with the version of ONNX
+# (field 1) and the name of the producer (field 2).
+FORMATS: dict[str, tuple[Any, ...]] = {
+    "c": ("an export to C", lambda head: head.startswith(BEGINNING), c_source, _c_predictor),
+    "onnx": (
+        "an export to ONNX",
+        lambda head: head[:1] == b"\x08" and b"\x12\x07randsvm" in head[:16],
+        _onnx_content,
+        _onnx_predictor,
+    ),
+}

@@ -73,9 +73,8 @@ class NormalForm:
     def dense_coefficients(self) -> np.ndarray:
         """Return the coefficient of each term in each column of f, (m, columns of f)."""
         found = np.zeros((len(self.c), len(self.b)))
-        for g, columns in enumerate(self.columns):
-            at = slice(self.groups[g], self.groups[g + 1])
-            found[at, columns] = self.c[at]
+        columns = np.repeat(self.columns, np.diff(self.groups), axis=0)
+        np.put_along_axis(found, columns, self.c, axis=1)
         return found
 
     def tolerance(self, largest_norm: float) -> float:
