@@ -161,7 +161,8 @@ MAX_RACING_VALUES = 1 << 24
 # between the two would drop are then fitted for one more fold.
 MIN_CHAINS = 6
 
-Key = tuple[tuple[str, float], ...]
+# The values of the parameters that the grid varies, and all parameters with these values.
+Combination: TypeAlias = "tuple[dict[str, float], AnyParams]"
 # Yields the way to make fits on rows of D with some parameters, and whether each may start from
 # another one.
 FoldFits: TypeAlias = (
@@ -170,22 +171,9 @@ FoldFits: TypeAlias = (
 )
 
 
-@dataclass(frozen=True)
-class Candidate(Generic[AnyParams]):
-    """A combination of parameters, with its result on the largest number of rows so far.
-
-    values: of the parameters that the grid varies
-    rows, tried: the number of rows, 0 before the first result, and the result
-    """
-
-    values: dict[str, float]
-    params: AnyParams
-    rows: int = 0
-    tried: Tried | None = None
-
-    @property
-    def key(self) -> Key:
-        return tuple(self.values.items())
+def key_of(combination: Combination[Any]) -> tuple[tuple[str, float], ...]:
+    """Return the values of a combination as a key."""
+    return tuple(combination[0].items())
 
 
 def search(
@@ -206,11 +194,11 @@ def search(
     """
     began, options = time.perf_counter(), job.search
     scores = CandidateScores(D, params, fits, job, configuration, until)
-    first = candidates_of(options.candidates(params))
+    first = options.candidates(params)
     most = min(options.subset or D.n, D.n)
     try:
         for some, rows in stages(scores, params, first, most):
-            if scores.ranked and scores.expected_seconds(len(some), rows) > scores.seconds_left:
+            if scores.results and scores.expected_seconds(len(some), rows) > scores.seconds_left:
                 emit(Notice(f"no time to cross-validate on {rows:,} of {most:,} rows"))
                 break
             if not scores.stage(some, rows):
@@ -222,7 +210,7 @@ def search(
     if not ranked:
         taken = "" if len(first) == 1 else ": the first combination is taken"
         emit(Notice(f"no time for cross-validation{taken}"))
-        return None, first[0].params
+        return None, first[0][1]
     simplest = simplest_within_error(ranked, scores.criterion.sign)
     found = Searched(ranked, time.perf_counter() - began, len(scores.candidates), simplest)
     emit(found)
@@ -231,22 +219,15 @@ def search(
     return found, replace(params, **ranked[0].values)  # type: ignore[arg-type]
 
 
-def candidates_of(
-    combinations: Sequence[tuple[dict[str, float], AnyParams]],
-) -> list[Candidate[AnyParams]]:
-    """Return combinations without results."""
-    return [Candidate(values, params) for values, params in combinations]
-
-
 # --- stages ----------------------------------------------------------------------------------
 
 
 def stages(
     scores: CandidateScores[AnyParams],
     params: AnyParams,
-    candidates: Sequence[Candidate[AnyParams]],
+    candidates: Sequence[Combination[AnyParams]],
     most: int,
-) -> Iterator[tuple[Sequence[Candidate[AnyParams]], int]]:
+) -> Iterator[tuple[Sequence[Combination[AnyParams]], int]]:
     """Yield the stages of a search, each some candidates and a number of rows.
 
     The next stage follows from the scores of those before. A list of values has one, on `most`
@@ -267,7 +248,7 @@ def stages(
         for power, factor in enumerate(FINER_FACTORS, 1):
             around = scores.ranked[0].values
             near = scores.job.search.refined_candidates(params, around, factor)
-            yield candidates_of(near), min(ROW_GROWTH**power * rows, most)
+            yield near, min(ROW_GROWTH**power * rows, most)
         return
     while rows < most:
         # If the results of the stage come from a log, the time that fits take is unknown.
@@ -295,7 +276,8 @@ class CandidateScores(Generic[AnyParams]):
     configuration: returns the words that make parameters and a job
     until: the moment when the search ends with the results so far
     logged: results of earlier searches, by configuration and digest of the data
-    candidates: all combinations so far, in the order of the grid
+    candidates: all combinations so far by their values, in the order of the grid
+    results: the number of rows, and the result, of each one on the largest number of rows so far
     candidate_seconds: the seconds per candidate in the last timed stage; 0 if none was timed
     timed_rows: the rows of that stage
     """
@@ -319,7 +301,8 @@ class CandidateScores(Generic[AnyParams]):
             for line in job.search.earlier()
             if _is_complete(line)
         }
-        self.candidates: dict[Key, Candidate[AnyParams]] = {}
+        self.candidates: dict[Any, Combination[AnyParams]] = {}
+        self.results: dict[Any, tuple[int, Tried]] = {}
         self.candidate_seconds, self.timed_rows = 0.0, 1
 
     @property
@@ -336,30 +319,29 @@ class CandidateScores(Generic[AnyParams]):
 
         Equals are in the order of the grid.
         """
-        ranked = sorted(self.candidates.values(), key=self._rank)
-        return [one.tried for one in ranked if one.tried is not None]
+        every = [self.results[key] for key in self.candidates if key in self.results]
+        return [tried for _, tried in sorted(every, key=self._rank)]
 
-    def _rank(self, one: Candidate[AnyParams]) -> tuple[int, bool, bool, bool, float]:
-        found = one.tried
-        if found is None:
-            return 0, False, False, False, 0.0
+    def _rank(self, result: tuple[int, Tried]) -> tuple[int, bool, bool, bool, float]:
+        rows, found = result
         is_partial = found.dropped_after is not None, found.interrupted_after is not None
-        return -one.rows, *is_partial, isnan(found.score), -self.criterion.sign * found.score
+        return -rows, *is_partial, isnan(found.score), -self.criterion.sign * found.score
 
     def best_part(
-        self, candidates: Sequence[Candidate[AnyParams]]
-    ) -> Sequence[Candidate[AnyParams]]:
+        self, candidates: Sequence[Combination[AnyParams]]
+    ) -> Sequence[Combination[AnyParams]]:
         """Return the best KEPT_PART of the candidates of the last stage.
 
         Ties with the last of them are kept, too, up to half of all.
         """
-        found = sorted((self.candidates[one.key] for one in candidates), key=self._rank)
-        best_first = [one for one in found if one.rows == found[0].rows]
+        scored = [key for one in candidates if (key := key_of(one)) in self.results]
+        scored.sort(key=lambda key: self._rank(self.results[key]))
+        most = self.results[scored[0]][0]
+        best_first = [key for key in scored if self.results[key][0] == most]
         count = max(MIN_KEPT, ceil(KEPT_PART * len(best_first)))
-        scores = [one.tried.score for one in best_first if one.tried is not None]
-        ties = scores[count : len(scores) // 2]
-        equals = ties.count(scores[count - 1]) if count < len(scores) else 0
-        return best_first[: count + equals]
+        scores = [self.results[key][1].score for key in best_first]
+        equals = scores[count : len(scores) // 2].count(scores[min(count, len(scores)) - 1])
+        return [self.candidates[key] for key in best_first[: count + equals]]
 
     def best_so_far(self) -> str:
         """Return the words that name the best combination of an interrupted search."""
@@ -377,16 +359,16 @@ class CandidateScores(Generic[AnyParams]):
 
     # --- one stage ---------------------------------------------------------------------------
 
-    def stage(self, candidates: Sequence[Candidate[AnyParams]], rows: int) -> bool:
+    def stage(self, candidates: Sequence[Combination[AnyParams]], rows: int) -> bool:
         """Cross-validate on a random subset of this number of rows.
 
         Returns whether enough were scored in time: more than half of them, except in the first
         stage. Otherwise the scores are discarded.
         """
         for one in candidates:
-            self.candidates.setdefault(one.key, one)
-        before, began = dict(self.candidates), time.perf_counter()
-        missing = [one for one in candidates if before[one.key].rows != rows]
+            self.candidates.setdefault(key_of(one), one)
+        before, began = dict(self.results), time.perf_counter()
+        missing = [one for one in candidates if before.get(key_of(one), (0,))[0] != rows]
         done = self._cross_validated(missing, rows) if missing else 0
         if done < len(missing):
             where = "" if rows == self.D.n else f" on {rows:,} rows"
@@ -395,16 +377,14 @@ class CandidateScores(Generic[AnyParams]):
         if done and self.until < inf:
             self.candidate_seconds = (time.perf_counter() - began) / done
             self.timed_rows = rows
-        is_first = all(one.tried is None for one in before.values())
-        if is_first or 2 * (len(candidates) - len(missing) + done) > len(candidates):
-            return bool(self.ranked)
-        self.candidates = before
+        if not before or 2 * (len(candidates) - len(missing) + done) > len(candidates):
+            return bool(self.results)
+        self.results = before
         return False
 
-    def _cross_validated(self, candidates: Sequence[Candidate[AnyParams]], rows: int) -> int:
+    def _cross_validated(self, candidates: Sequence[Combination[AnyParams]], rows: int) -> int:
         """Score candidates, those of the log first; return how many were scored in time."""
-        params, done = [one.params for one in candidates], 0
-        lines = self._known_lines(candidates, rows)
+        lines, done = self._known_lines(candidates, rows), 0
 
         def keep(index: int, result: Mapping[str, Any], resumed: bool = False) -> None:
             nonlocal done
@@ -412,13 +392,13 @@ class CandidateScores(Generic[AnyParams]):
             place = {"number": done, "of": len(candidates), "resumed": resumed}
             self._emit_tried(candidates[index], rows, {**place, **result})
 
-        with self._race(params, rows) as race:
+        with self._race([params for _, params in candidates], rows) as race:
             # A family is taken from the log only as a whole, since its fits start from each other.
             # So scores do not depend on what the log has.
-            known = [family for family in race.families if all(lines[i] for i in family)]
-            unknown = [family for family in race.families if family not in known]
-            for index in sorted(chain.from_iterable(known)):
-                keep(index, _result_of(lines[index] or {}), resumed=True)
+            unknown = [one for one in race.families if not all(lines[i] for i in one)]
+            for index in range(len(candidates)):
+                if not any(index in family for family in unknown):
+                    keep(index, _result_of(lines[index] or {}), resumed=True)
             try:
                 for index, scores in race.scored(unknown):
                     keep(index, self._result(scores, DROPPED))
@@ -459,18 +439,20 @@ class CandidateScores(Generic[AnyParams]):
         count = len(scores) if len(scores) < self.folds else None
         return {**self.criterion.of_folds(scores), partly: count}
 
-    def _emit_tried(self, one: Candidate[AnyParams], rows: int, result: Mapping[str, Any]) -> None:
+    def _emit_tried(
+        self, one: Combination[AnyParams], rows: int, result: Mapping[str, Any]
+    ) -> None:
         """Keep and emit the result of a candidate on this number of rows."""
         mean, error = mean_and_error(result["scores"], self.job.search.fold_count)
         tried = Tried(
-            values=one.values,
+            values=one[0],
             configuration=self._configuration(one, rows),
             digest=self.D.summary.digest,
             mean=mean,
             standard_error=error,
             **result,
         )
-        self.candidates[one.key] = replace(one, rows=rows, tried=tried)
+        self.results[key_of(one)] = rows, tried
         try:
             emit(tried)
         except Interrupted:
@@ -478,7 +460,7 @@ class CandidateScores(Generic[AnyParams]):
             raise
 
     def _known_lines(
-        self, candidates: Sequence[Candidate[AnyParams]], rows: int
+        self, candidates: Sequence[Combination[AnyParams]], rows: int
     ) -> list[Mapping[str, Any] | None]:
         """Return the line of the log for each candidate, or None.
 
@@ -500,12 +482,12 @@ class CandidateScores(Generic[AnyParams]):
 
         return [line if line and is_usable(line) else None for line in lines]
 
-    def _configuration(self, one: Candidate[AnyParams], rows: int) -> str:
+    def _configuration(self, one: Combination[AnyParams], rows: int) -> str:
         """Return the command line that tries this combination alone on `rows` rows."""
         job = replace(self.job, search=replace(self.job.search, no_racing=False))
         if rows < self.D.n:
             job = replace(job, search=replace(job.search, subset=rows))
-        return " ".join(self.configuration(one.params, job))
+        return " ".join(self.configuration(one[1], job))
 
 
 # --- folds -----------------------------------------------------------------------------------
@@ -537,7 +519,9 @@ class Race(Generic[AnyParams]):
     until: float
 
     def __post_init__(self) -> None:
-        self.families = families_of(self.candidates, self.starts_from_fits)
+        self.families = [[index] for index in range(len(self.candidates))]
+        if self.starts_from_fits:
+            self.families = families_of(self.candidates)
         self.first_fits: dict[int, Any] = {}
         self.late: set[int] = set()
         self.seconds: dict[int, float] = {}
@@ -646,23 +630,12 @@ class Race(Generic[AnyParams]):
         return found
 
 
-def families_of(candidates: Sequence[AnyParams], together: bool) -> list[list[int]]:
-    """Return the indices of candidates that differ in C alone, ascending in C.
-
-    together: False: each candidate is a family of its own
-    """
+def families_of(candidates: Sequence[Any]) -> list[list[int]]:
+    """Return the indices of candidates that differ in C alone, ascending in C."""
     families: dict[Any, list[int]] = {}
-    for index, params in enumerate(candidates):
-        is_kernel_machine = together and isinstance(params, KernelParams)
-        families.setdefault(replace(params, C=1.0) if is_kernel_machine else index, []).append(
-            index
-        )
-
-    def cost(index: int) -> float:
-        params = candidates[index]
-        return params.C if isinstance(params, KernelParams) else nan
-
-    return [sorted(family, key=cost) for family in families.values()]
+    for index in sorted(range(len(candidates)), key=lambda index: candidates[index].C):
+        families.setdefault(replace(candidates[index], C=1.0), []).append(index)
+    return list(families.values())
 
 
 # --- logs ------------------------------------------------------------------------------------
@@ -696,12 +669,7 @@ def _is_complete(line: Mapping[str, Any]) -> bool:
 
 def _result_of(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `Tried` that a line of a log holds."""
-    result = {name: _with_nan(line[name]) for name in RESULT_FIELDS}
-    return {**result, DROPPED: line.get(DROPPED)}
-
-
-def _with_nan(value: Any) -> Any:
-    """Return the value with nan for the null of JSON."""
-    if isinstance(value, dict):
-        return {name: _with_nan(one) for name, one in value.items()}
-    return nan if value is None else value
+    # JSON has null for nan.
+    details = {name: nan if one is None else one for name, one in line["details"].items()}
+    own = {name: line[name] for name in RESULT_FIELDS}
+    return {**own, "details": details, DROPPED: line.get(DROPPED)}

@@ -26,7 +26,7 @@ from randsvm.models.model_text import load
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import KernelParams
 from randsvm.training.job import Job
-from randsvm.training.search import Candidate, CandidateScores
+from randsvm.training.search import CandidateScores
 
 Damage = Callable[[bytes, random.Random], bytes]
 
@@ -59,7 +59,7 @@ class Logs:
         summary = SimpleNamespace(digest=found[0]["digest"], labels=["1", "2"])
         self.D: Any = SimpleNamespace(n=24, summary=summary)
         self.words = {one["values"]["C"]: one["configuration"].split(" ") for one in found}
-        self.candidates = [Candidate({"C": C}, KernelParams(C=C)) for C in self.words]
+        self.candidates = [({"C": C}, KernelParams(C=C)) for C in self.words]
 
     def make(self, chance: random.Random) -> bytes:
         return self.damage(self.valid, chance)
@@ -75,7 +75,7 @@ class Logs:
             SimpleNamespace(families=[[i] for i in range(len(own))], scored=lambda *_: iter(()))
         )
         there = {configuration for configuration, digest in candidate_scores.logged}
-        known = [one for one in self.candidates if " ".join(self.words[one.params.C]) in there]
+        known = [one for one in self.candidates if " ".join(self.words[one[1].C]) in there]
         same = {digest for _, digest in candidate_scores.logged} == {self.D.summary.digest}
         candidate_scores.stage(known if same else [], self.D.n)
         for one in candidate_scores.ranked:
