@@ -102,9 +102,11 @@ def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
     if not len(solution) or problem.kernel == "precomputed":
         return None
     u = scan.u_of(audit.rows)
-    if problem.prediction_type != "one-class" and np.ptp(u) < MIN_SPREAD * _margin(
-        problem, solution, audit.y
-    ):
+    # The distance of the margin from f = 0; for a regression, the deviation of y.
+    margin = abs(solution.tube) if problem.task == "nu-svc" else 1.0
+    if problem.prediction_type == "svr":
+        margin = float(np.std(audit.y))
+    if problem.prediction_type != "one-class" and np.ptp(u) < MIN_SPREAD * margin:
         return CONSTANT_DECISION
     nearly_all = len(solution) >= MEMORISED_PART * scan.D.n or problem.prediction_type == "svr"
     if problem.kernel != "rbf" or scan.D.n < MIN_ROWS or not nearly_all:
@@ -113,13 +115,6 @@ def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
     others = u - beta  # K(x, x) = 1
     typical = median(np.abs(others - median(others)))
     return OVERFITTED if typical < MAX_CONTRIBUTION * median(np.abs(beta)) else None
-
-
-def _margin(problem: Problem, solution: KernelSolution, y: np.ndarray) -> float:
-    """Return the distance of the margin from f = 0; for a regression, the deviation of y."""
-    if problem.prediction_type == "svr":
-        return float(np.std(y))
-    return abs(solution.tube) if problem.task == "nu-svc" else 1.0
 
 
 # Each class is trained separately.
@@ -225,11 +220,13 @@ class KernelTrainer(Trainer[KernelParams]):
         subtasks, algorithm = self._largest(params)
         why = self.not_psd if params.positive_semidefinite else INDEFINITE
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
-        return Described(
+        return (
             algorithm.arguments,
             [*self._notices, *uncertified, *algorithm.notices],
-            algorithm.working_set(subtasks),
-            algorithm.solve_bytes(subtasks),
+            {
+                "working_set": algorithm.working_set(subtasks),
+                "solve_bytes": algorithm.solve_bytes(subtasks),
+            },
         )
 
     def subtasks(self, D: Dataset, params: KernelParams, memory_sharers: int = 1) -> Subtasks:
@@ -255,11 +252,6 @@ class KernelTrainer(Trainer[KernelParams]):
         """Return the algorithm for a problem of n rows like those of D."""
         nonzeros = self.D.nnz / max(self.D.n, 1)
         return Algorithm(self.name, self.own, self.job.stop, n, nonzeros, problem)
-
-    def for_parts(self) -> KernelTrainer:
-        part = super().for_parts()
-        part.old = None
-        return part
 
     def decision(self, D: Dataset, params: KernelParams, clock: Clock) -> Decision:
         """Return f of the subtasks' solutions, without a closing evaluation."""

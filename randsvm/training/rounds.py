@@ -277,11 +277,6 @@ class Algorithm:
         sums = problem.coefficient_sum or problem.absolute_sum
         return None if sums or left_open else own.resolved(self.n)
 
-    @property
-    def support_bound(self) -> int | None:
-        """The bound k on the support vectors, which ends the rounds; None: there is none."""
-        return None if self.as_published is None else self.as_published.support_bound
-
     @cached_property
     def r(self) -> int:
         """The number of rows of a working set.
@@ -527,12 +522,13 @@ class Rounds:
         return self.algorithm.rounds(run, self.start)
 
     def _limits(self, SV: KernelSolution) -> RoundLimits:
+        published = self.algorithm.as_published
         return RoundLimits(
             rows=self.algorithm.r,
             advice=remedy(self.scan.problem),
             gap=self.gap,
             target=SV.gap if isinstance(SV, ReducedMachine) else self.gap_target,
-            support_vectors=self.algorithm.support_bound,
+            support_vectors=published.support_bound if published else None,
             rounds=self.job.stop.max_iterations,
             least_norm=self.least_norm,
         )

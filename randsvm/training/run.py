@@ -16,7 +16,7 @@ from functools import partial
 from itertools import pairwise
 from math import inf, isnan
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -226,19 +226,9 @@ PROBABILITY_TIME = 4
 # --- what kernel machines and linear machines supply -----------------------------------------
 
 
-class Described(NamedTuple):
-    """The part of the events about a training that depends on its kind of machine.
-
-    arguments: the options of the algorithm other than the parameters, with their defaults
-    notices: messages
-    working_set, solve_bytes: the rows of a working set, and the bytes of a subproblem; None: there
-        is none
-    """
-
-    arguments: Sequence[str] = ()
-    notices: Sequence[str] = ()
-    working_set: int | None = None
-    solve_bytes: int | None = None
+# The part of the events about a training that depends on its kind of machine: the options of the
+# algorithm other than the parameters, with their defaults; messages; further fields of Started.
+Described: TypeAlias = tuple[Sequence[str], Sequence[str], Mapping[str, int]]
 
 
 class Trainer(ABC, Generic[AnyParams]):
@@ -352,7 +342,7 @@ class Trainer(ABC, Generic[AnyParams]):
 
     def described(self, params: AnyParams) -> Described:
         """Return that part of the events about a training on all rows."""
-        return Described()
+        return (), (), {}
 
     @abstractmethod
     def decision(self, D: Dataset, params: AnyParams, clock: Clock) -> Decision:
@@ -404,14 +394,14 @@ def train(
         trainer.take(whole, joint_name(data), params)
         remarks = [*_unused_options(params), *_remarks(trainer, params)]
         params = trainer.resolved(trainer.with_gamma(params))
-        described = trainer.described(params)
-        _report_start(trainer, params, described, clock)
-        for text in remarks:
+        own, notices, sizes = trainer.described(params)
+        _report_start(trainer, params, own, sizes, clock)
+        for text in [*notices, *remarks]:
             emit(Notice(text))
 
         def configuration(params: AnyParams, job: Job) -> list[str]:
             # The model stores the options that decide its bytes, so not the limits of time.
-            arguments = [*_arguments_of(params), *described.arguments]
+            arguments = [*_arguments_of(params), *own]
             return [trainer.name, *arguments, *command_line(job.data_params, job.search)]
 
         searched = None
@@ -466,13 +456,16 @@ def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
 
 
 def _report_start(
-    trainer: Trainer[AnyParams], params: AnyParams, described: Described, clock: Clock
+    trainer: Trainer[AnyParams],
+    params: AnyParams,
+    own: Sequence[str],
+    sizes: Mapping[str, int],
+    clock: Clock,
 ) -> None:
-    """Emit the configuration of the run, and its notices."""
-    D, job = trainer.D, trainer.job
-    is_searched = not {"C", "lambda_"}.isdisjoint(dict(job.search.grid))
-    C, lambda_ = (None, None) if is_searched else trainer.cost_and_lambda(params)
-    arguments = [*_arguments_of(params, job.search.grid), *described.arguments]
+    """Emit the configuration of the run, and what was left out of the data. own, sizes: see
+    Described."""
+    D, job, (C, lambda_) = trainer.D, trainer.job, trainer.cost_and_lambda(params)
+    arguments = [*_arguments_of(params, job.search.grid), *own]
     emit(
         Started(
             algorithm=trainer.name,
@@ -485,17 +478,14 @@ def _report_start(
             seconds=clock.seconds,
             pass_bytes=D.store.nbytes,
             place=D.store.place,
-            working_set=described.working_set,
-            solve_bytes=described.solve_bytes,
             gap_asked=job.stop.wanted_gap,
+            **sizes,
         )
     )
     if D.summary.queries and D.groups is None:
         emit(Notice(f"qid: of {D.summary.queries} rows ignored"))
     if D.summary.zero_weights:
         emit(Notice(f"{D.summary.zero_weights:,} rows of weight 0 left out"))
-    for text in described.notices:
-        emit(Notice(text))
 
 
 class TrainingRun(ABC):

@@ -590,9 +590,7 @@ class Race(Generic[AnyParams]):
         # times are known: the last families, mostly those of the largest gamma, come first.
         chains.sort(key=lambda one: -sum(self.seconds.get(index, 0.0) for index in one[0]))
         calls = [partial(self._chain, *one) for one in chains]
-        last = f" to {folds[-1] + 1}" if len(folds) > 1 else ""
-        kind = "chains of C" if self.starts_from_fits else "fits"
-        stage = f"{kind}, fold {folds[0] + 1}{last}"
+        stage = f"fits, fold {folds[0] + 1}"
         most = MAX_TIME_PART * (self.until - time.perf_counter())
         threads = self.validation.concurrent_fits
         for index, fold, score in chain.from_iterable(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, sqrt
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from randsvm.kernels.random_features import RandomMap
 
 EMPTY = np.empty(0)
-# Pairs of few rows are kept for the next training on them if all take at most this part of memory.
-KEPT_PAIRS_SHARE = 1 / 8
 # Pairs of fewer rows are solved one after another: most of their time is spent in Python, which
 # runs one thread at a time. Measured on two cores: two threads take 1.8 times as long as one with
 # 96 rows; whole runs 1.1 times with 500 rows (18 or 784 features), 0.9 times with 800 rows (784).
@@ -122,7 +120,6 @@ class Subtasks:
         self.params, self.may_be_indefinite = params, may_be_indefinite
         self.resources, self.memory_sharers = resources, memory_sharers
         self._regrouped: RowsByClass | None = None
-        self._few_rows: dict[int, tuple[Dataset, np.ndarray]] = {}
         self._lock = Lock()
         self.labels: list[str] = []
         self.counts: list[int] = []
@@ -162,19 +159,13 @@ class Subtasks:
             return self.D.n
         return min(self.D.n, max(self.counts[i] + self.counts[j] for i, j in self.pairs))
 
-    @property
-    def typical_rows(self) -> float:
-        """The root mean square of the rows of the pairs: their kernel values grow as the square."""
-        values = [min(self.D.n, self.counts[i] + self.counts[j]) ** 2 for i, j in self.pairs]
-        return sqrt(sum(values) / len(values))
-
     def side_by_side(self, solve_bytes: int) -> int:
         """Return how many subtasks are solved at the same time, each in a thread.
 
         Only pairs with enough rows are, and they use at most half of the memory. solve_bytes : the
         memory of one subproblem.
         """
-        if not self.pairs or self.typical_rows < SIDE_BY_SIDE_ROWS:
+        if not self.pairs or self.max_rows < SIDE_BY_SIDE_ROWS:
             return 1
         each = 17 * self.max_rows + solve_bytes
         room = self.resources.memory // 2 // max(each, 1)
@@ -189,26 +180,14 @@ class Subtasks:
         if not self.pairs:
             name = self.labels[number] if len(self.labels) > 2 else ""
             return Subtask(one_versus_rest(D, number), problem, name)
-        D, rows = self._pair_rows(number)
+        D, rows = self.group_rows().pair(*self.pairs[number])
+        if D.n <= FLOAT64_ROWS:
+            D = D.single_threaded().in_memory()
         if self.D.own_weights is not None:
             D = D.reweighted(self.D.own_weights[rows])
         first, second = self.pairs[number]
         pair = self.labels[first], self.labels[second]
         return Subtask(D, problem, " / ".join(pair), rows)
-
-    def _pair_rows(self, number: int) -> tuple[Dataset, np.ndarray]:
-        """Return a view of the rows of a pair, and their numbers."""
-        if number in self._few_rows:
-            return self._few_rows[number]
-        D, rows = self.group_rows().pair(*self.pairs[number])
-        if D.n <= FLOAT64_ROWS:
-            D = D.single_threaded().in_memory()
-            # All pairs together hold each row once for every other class.
-            if (
-                len(self.labels) - 1
-            ) * self.D.store.nbytes <= KEPT_PAIRS_SHARE * self.resources.memory:
-                self._few_rows[number] = D, rows
-        return D, rows
 
     def without(self, held_out: np.ndarray) -> Subtasks:
         """Return the subtasks of a fold: the rows that it holds out have the weight 0.
