@@ -17,6 +17,7 @@ from randsvm.events import (
     ClassMetrics,
     Coverage,
     ProbabilityMetrics,
+    RegressionMetrics,
 )
 
 
@@ -30,22 +31,31 @@ class Metric:
         self.rows = self.labelled = 0
         self.labelled_weight = 0.0
 
-    def add(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> None:
+    def add(
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
+        probabilities: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
         """Count m rows.
 
         y : (m,) class indices or targets, nan for unlabelled rows; f : (m, columns); predicted :
-        (m,) class indices or targets; weights : (m,).
+        (m,) class indices or targets; weights : (m,); probabilities : (m, classes), or None.
         """
         labelled = ~np.isnan(y)
         self.rows += len(f)
         self.labelled += int(labelled.sum())
         self.labelled_weight += float(weights[labelled].sum())
-        self._compare(y[labelled], f[labelled], predicted[labelled], weights[labelled])
+        chances = None if probabilities is None else probabilities[labelled]
+        self._compare(y[labelled], f[labelled], predicted[labelled], weights[labelled], chances)
 
     def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
-    ) -> None:
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
+        p: np.ndarray | None,
+    ) -> None:  # fmt: skip
         """Count labelled rows."""
+
+    def metrics(self, labels: Sequence[str]) -> ClassificationMetrics | RegressionMetrics | None:
+        """Return further scores. labels : of all true classes, the classes of the model first."""
+        return None
 
 
 class Accuracy(Metric):
@@ -59,14 +69,15 @@ class Accuracy(Metric):
     correct_weight = 0.0
 
     def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
-    ) -> None:
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
+        p: np.ndarray | None,
+    ) -> None:  # fmt: skip
         right = y == predicted
         self.correct += int(right.sum())
         self.correct_weight += float(weights[right].sum())
 
     @property
-    def score(self) -> float:
+    def accuracy(self) -> float:
         """Accuracy in percent; nan without labelled rows."""
         return 100 * self.correct_weight / self.labelled_weight if self.labelled_weight else nan
 
@@ -83,8 +94,9 @@ class RegressionErrors(Metric):
         self.sums, self.mean, self.products = np.zeros(2), np.zeros(2), np.zeros((2, 2))
 
     def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
-    ) -> None:
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
+        p: np.ndarray | None,
+    ) -> None:  # fmt: skip
         total = float(weights.sum())
         if not total:
             return
@@ -116,7 +128,7 @@ class RegressionErrors(Metric):
         return both
 
     @property
-    def score(self) -> float:
+    def squared_error(self) -> float:
         """Mean squared error."""
         return float(self.sums[0]) / self.labelled_weight if self.labelled_weight else nan
 
@@ -140,6 +152,9 @@ class RegressionErrors(Metric):
         spread = float(self.products[0, 0])
         return 1 - float(self.sums[0]) / spread if spread > 0 else nan
 
+    def metrics(self, labels: Sequence[str]) -> RegressionMetrics:
+        return RegressionMetrics(self.mean_absolute_error, self.r_squared)
+
 
 class ConfusionMatrix(Accuracy):
     """Accuracy, precision, recall and F1; for two classes also the areas under the curves.
@@ -155,40 +170,41 @@ class ConfusionMatrix(Accuracy):
         self.confusion: np.ndarray = np.zeros((2, classes, classes))
         # Of each block f, whether the first class is the true one, and weights, (m,) each.
         self.blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        # Sums of -log p of the true class and of the squared errors of p, and of weights.
-        self.losses = np.zeros(3)
+        # Sums of -log p of the true class and of the squared errors of p, and of weights; None
+        # without probabilities.
+        self.losses: np.ndarray | None = None
 
     def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
-    ) -> None:
-        super()._compare(y, f, predicted, weights)
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
+        p: np.ndarray | None,
+    ) -> None:  # fmt: skip
+        super()._compare(y, f, predicted, weights, p)
         true, K = y.astype(np.int64), self.classes
         # Labels may be ones that the model does not have.
         more = max(0, int(true.max(initial=-1)) + 1 - self.confusion.shape[1])
         self.confusion = np.pad(self.confusion, ((0, 0), (0, more), (0, 0)))
         for confusion, counts in zip(self.confusion, (np.ones(len(y)), weights), strict=True):
             np.add.at(confusion, (true, predicted), counts)
+        known = true < K
+        true, f, weights = true[known], f[known], weights[known]
         if K == 2:
-            is_known = true < K
             # A model with Crammer and Singer's loss has two decision values.
-            f = f[:, 0] if f.shape[1] == 1 else f[:, 0] - f[:, 1]
-            self.blocks.append((f[is_known], true[is_known] == 0, weights[is_known]))
-
-    def add_probabilities(self, y: np.ndarray, p: np.ndarray, weights: np.ndarray) -> None:
-        """Count the probabilities of m rows whose label the model has.
-
-        y : (m,) class indices, nan for unlabelled rows; p : (m, classes); weights : (m,).
-        """
-        known = y < self.classes
-        y, p, weights = y[known].astype(np.int64), p[known], weights[known]
-        own = p[np.arange(len(y)), y]
+            own = f[:, 0] if f.shape[1] == 1 else f[:, 0] - f[:, 1]
+            self.blocks.append((own, true == 0, weights))
+        if p is None:
+            return
+        p = p[known]
+        own = p[np.arange(len(p)), true]
         # scikit-learn's bound, which keeps the logarithm finite.
         log_loss = -np.log(np.clip(own, np.finfo(float).eps, 1))
         squared = np.square(p).sum(axis=1) - np.square(own) + np.square(1 - own)
-        self.losses += [weights @ log_loss, weights @ squared, weights.sum()]
+        sums = np.array([weights @ log_loss, weights @ squared, weights.sum()])
+        self.losses = sums if self.losses is None else self.losses + sums
 
-    def probability_metrics(self) -> ProbabilityMetrics:
+    def _probability_metrics(self) -> ProbabilityMetrics | None:
         """Return the log loss and the Brier score; nan without labelled rows."""
+        if self.losses is None:
+            return None
         *losses, weight = self.losses.tolist()
         log_loss, squared = (one / weight if weight else nan for one in losses)
         return ProbabilityMetrics(log_loss, squared / 2 if self.classes == 2 else squared)
@@ -205,7 +221,6 @@ class ConfusionMatrix(Accuracy):
         return auc, *both
 
     def metrics(self, labels: Sequence[str]) -> ClassificationMetrics:
-        """Return all metrics. labels : of all true classes, the classes of the model first."""
         (counts, confusion), K = self.confusion, self.classes
         hits, rows = np.diagonal(confusion), counts.sum(axis=1)
         true, predicted = confusion.sum(axis=1)[:K], confusion.sum(axis=0)
@@ -222,7 +237,9 @@ class ConfusionMatrix(Accuracy):
         area = _mean_of_defined(np.array(areas, float)) if K == 2 else None
         mean = ClassMetrics._make(["mean", int(rows.sum()), *means, area])
         shown = tuple(labels[: len(counts)])
-        return ClassificationMetrics(shown, counts.astype(np.int64).tolist(), classes, mean, auc)
+        confusion = counts.astype(np.int64).tolist()
+        likely = self._probability_metrics()
+        return ClassificationMetrics(shown, confusion, classes, mean, auc, likely)
 
 
 def _mean_of_defined(scores: np.ndarray) -> float:
@@ -285,20 +302,20 @@ class CoverageCounts:
         self.labelled = self.covered = 0.0
         self.rows, self.sizes = 0, 0.0
 
-    def add_sets(self, y: np.ndarray, sets: np.ndarray, weights: np.ndarray) -> None:
-        """Count label sets. y : (m,) class indices, nan if unlabelled; sets : (m, classes) bool."""
-        known = y < sets.shape[1]
-        index = np.where(known, y, 0).astype(np.int64)
-        self._add(y, known & sets[np.arange(len(y)), index], weights)
-        self.sizes += float(sets.sum())
+    def add(
+        self, y: np.ndarray, predicted: np.ndarray, sets: np.ndarray | None, weights: np.ndarray
+    ) -> None:
+        """Count m label sets, or intervals around predicted targets.
 
-    def add_intervals(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray) -> None:
-        """Count intervals around f. y : (m,) targets, nan if unlabelled."""
-        self._add(y, np.abs(y - f) <= self.largest, weights)
-        self.sizes += 2 * self.largest * len(y)
-
-    def _add(self, y: np.ndarray, covered: np.ndarray, weights: np.ndarray) -> None:
+        y : (m,) class indices or targets, nan if unlabelled; sets : (m, classes) bool, or None.
+        """
+        if sets is None:
+            covered, sizes = np.abs(y - predicted) <= self.largest, 2 * self.largest * len(y)
+        else:
+            known, sizes = y < sets.shape[1], float(sets.sum())
+            covered = known & sets[np.arange(len(y)), np.where(known, y, 0).astype(np.int64)]
         self.rows += len(y)
+        self.sizes += sizes
         self.labelled += float(weights[~np.isnan(y)].sum())
         self.covered += float(weights[covered].sum())
 

@@ -22,11 +22,9 @@ from randsvm.data.svmlight import Block
 from randsvm.decimals import is_number, join_rows
 from randsvm.errors import ModelError, ParameterError, quoted
 from randsvm.events import (
-    ClassificationMetrics,
     Notice,
     Predicted,
     Progress,
-    RegressionMetrics,
     Watch,
     emit,
     listening,
@@ -51,6 +49,8 @@ if TYPE_CHECKING:
 
 # The first words of a file of label sets.
 LABEL_SETS = "label sets of coverage"
+# The scores among the fields of Predicted; a metric has some of them.
+SCORES = "correct", "accuracy", "squared_error", "squared_correlation"
 
 
 def predict(
@@ -233,13 +233,10 @@ class _FilePrediction:
         """Count the predictions of some rows of a block."""
         assert block.weights is not None, "RowFiles gives all rows weights"
         y, weights = block.y[part], block.weights[part]
-        self.metric.add(y, rows.f, rows.predicted, weights)
-        if self.coverage is not None and self.model.is_regression:
-            self.coverage.add_intervals(y, rows.predicted, weights)
-        elif self.coverage is not None:
-            self.coverage.add_sets(y, self._label_sets(rows)[1], weights)
-        if rows.probabilities is not None and isinstance(self.metric, ConfusionMatrix):
-            self.metric.add_probabilities(y, rows.probabilities, weights)
+        self.metric.add(y, rows.f, rows.predicted, weights, rows.probabilities)
+        if self.coverage is not None:
+            sets = None if self.model.is_regression else self._label_sets(rows)[1]
+            self.coverage.add(y, rows.predicted, sets, weights)
         if len(rows.unseen):
             self.unseen_values += len(rows.unseen)
             self.unseen = sorted_union(self.unseen, rows.unseen)
@@ -263,33 +260,17 @@ class _FilePrediction:
                 yield block, in_order(partial(predict, *csr_rows(block, part)) for part in parts)
 
     def outcome(self, seconds: float) -> Predicted:
-        metric = self.metric
-        accuracy = metric if isinstance(metric, Accuracy) else None
-        errors = metric if isinstance(metric, RegressionErrors) else None
+        metric, labels = self.metric, self.rows.labels.labels
         return Predicted(
             rows=metric.rows,
             labelled=metric.labelled,
-            correct=accuracy.correct if accuracy else None,
-            accuracy=accuracy.score if accuracy else None,
-            squared_error=errors.score if errors else None,
-            squared_correlation=errors.squared_correlation if errors else None,
+            **{name: getattr(metric, name, None) for name in SCORES},
             unseen_features=len(self.unseen),
             seconds=seconds,
             noise_scale=self.model.noise_scale if self.params.probabilities else None,
-            metrics=self._metrics(),
+            metrics=metric.metrics(labels) if self.params.metrics else None,
             coverage=None if self.coverage is None else self.coverage.counted(),
         )
-
-    def _metrics(self) -> ClassificationMetrics | RegressionMetrics | None:
-        metric = self.metric
-        if isinstance(metric, ConfusionMatrix):
-            found = metric.metrics(self.rows.labels.labels)
-            if not self.params.probabilities:
-                return found
-            return found._replace(probabilities=metric.probability_metrics())
-        if isinstance(metric, RegressionErrors) and self.params.metrics:
-            return RegressionMetrics(metric.mean_absolute_error, metric.r_squared)
-        return None
 
     @property
     def replaceable(self) -> tuple[str, Callable[[bytes], bool]]:
@@ -321,16 +302,17 @@ class _FilePrediction:
 
         With kept columns, the names of all columns.
         """
+        columns = self._column_names()
         if self.rows.kept:
             names = [written_record([name], self.between) for name in self.rows.kept]
-            return self.between.join([*names, *self._column_names()]) + "\n"
+            return self.between.join([*names, *columns]) + "\n"
         if self.coverage is not None and not self.model.is_regression:
             return f"{LABEL_SETS} {self.coverage.asked:g}\n"
         if not self.params.probabilities or self.model.is_regression:
             return ""
-        if self.model.is_one_class:
-            return "label normal outlier\n"
-        return " ".join(["labels", *self.names]) + "\n"
+        if not self.model.is_one_class:
+            columns[0] = "labels"  # as svm-predict writes it
+        return " ".join(columns) + "\n"
 
     def _label_sets(self, rows: PredictedRows) -> tuple[np.ndarray, np.ndarray]:
         """Return the score of each class, and whether it is in the set, (m, classes) each."""

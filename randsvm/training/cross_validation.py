@@ -333,7 +333,7 @@ class Criterion(NamedTuple):
         if errors:
             whole = sum(errors[1:], errors[0])
             if self.name != "mean squared error":
-                details["mean_squared_error"] = whole.score
+                details["mean_squared_error"] = whole.squared_error
             details["squared_correlation"] = whole.squared_correlation
         return {
             "scores": [one.score for one in folds],

@@ -66,7 +66,8 @@ def test_of_classes(classes, pieces, weighted):
     mean = found.mean.precision, found.mean.recall, found.mean.f1
     assert mean == pytest.approx(expected.mean(axis=0))
     assert [one.rows for one in found.classes] == np.bincount(y.astype(int)).tolist()
-    assert count.score == pytest.approx(100 * peers.accuracy_score(y, predicted, sample_weight=w))
+    accuracy = peers.accuracy_score(y, predicted, sample_weight=w)
+    assert count.accuracy == pytest.approx(100 * accuracy)
     if classes > 2:
         assert found.auc is None
         return
@@ -89,7 +90,7 @@ def test_of_a_regression(mean, pieces, weighted):
     f = 0.7 * (y - mean) + mean + 0.3 * rng.normal(size=400)
     w = weights_of(400, weighted)
     count = counted(count_of("errors"), y, f, pieces, w)
-    assert count.score == pytest.approx(peers.mean_squared_error(y, f, sample_weight=w))
+    assert count.squared_error == pytest.approx(peers.mean_squared_error(y, f, sample_weight=w))
     absolute = peers.mean_absolute_error(y, f, sample_weight=w)
     assert count.mean_absolute_error == pytest.approx(absolute)
     assert count.r_squared == pytest.approx(peers.r2_score(y, f, sample_weight=w), abs=1e-3)
@@ -120,7 +121,7 @@ def test_two_parts_add_up():
     ]
     both, whole = parts[0] + parts[1], counted(count_of("errors"), y, f, 1)
     assert (both.rows, both.labelled) == (90, 90)
-    assert both.score == pytest.approx(whole.score)
+    assert both.squared_error == pytest.approx(whole.squared_error)
     assert both.squared_correlation == pytest.approx(whole.squared_correlation)
 
 
@@ -154,8 +155,8 @@ def test_scores_of_probabilities(classes, weighted):
     (y, p), weights = likely(400, classes), weights_of(400, weighted)
     scores = count_of("classes", classes)
     for part in np.array_split(np.arange(400), 5):
-        scores.add_probabilities(y[part], p[part], weights[part])
-    found = scores.probability_metrics()
+        scores.add(y[part], p[part], p[part].argmax(axis=1), weights[part], p[part])
+    found = scores.metrics(list(map(str, range(classes)))).probabilities
     expected = peers.log_loss(y, p, labels=range(classes), sample_weight=weights)
     assert found.log_loss == pytest.approx(expected, rel=1e-12)
     assert found.brier == pytest.approx(brier_score(y, p, weights), rel=1e-12)
