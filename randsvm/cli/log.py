@@ -93,17 +93,13 @@ class Records:
         }
         return as_json({**head, **self.run, **own})
 
-    def last(self, event: object) -> dict[str, object]:
-        """Return the record of the event that ends a command, without its exit code."""
-        return self.record(event) | {"peak_memory": _peak_memory(), "host": os.uname().nodename}
-
 
 def as_line(record: Mapping[str, object]) -> str:
     """Return a record as a line of JSON."""
     return json.dumps(record) + "\n"
 
 
-def _peak_memory() -> int:
+def peak_memory() -> int:
     """Return the largest resident memory of this process so far, in bytes."""
     # Linux: ru_maxrss begins with the memory of the process that started this one.
     with contextlib.suppress(OSError, StopIteration):
@@ -135,10 +131,11 @@ class Log:
     """A file to whose end lines are added, each in one write, so that several runs may share it.
 
     The file is opened when the first line is written: a run that does not begin leaves an old log
-    unchanged.
+    unchanged. The constructor raises OutputError if the file cannot be written or is not a log.
     """
 
     def __init__(self, path: str) -> None:
+        check_output(path, "a log", lambda head: head.startswith(BEGINNING))
         self.path = path
         self.stream: BinaryIO | None = None
 
@@ -146,10 +143,6 @@ class Log:
     def is_begun(self) -> bool:
         """Return whether this run has written a line."""
         return self.stream is not None
-
-    def check(self) -> None:
-        """Raise OutputError if the file cannot be written or is not a log."""
-        check_output(self.path, "a log", lambda head: head.startswith(BEGINNING))
 
     def write(self, line: str) -> None:
         """Write a line at once, so that the log of a killed run is complete. Raises OSError."""

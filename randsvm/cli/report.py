@@ -17,7 +17,15 @@ from typing import Any
 import click
 
 from randsvm.cli.lines import LINES, RESULTS, missed_gap, no_lines
-from randsvm.cli.log import COMMAND_ENDS, PREDICTION_ENDS, Failed, Log, Records, as_line
+from randsvm.cli.log import (
+    COMMAND_ENDS,
+    PREDICTION_ENDS,
+    Failed,
+    Log,
+    Records,
+    as_line,
+    peak_memory,
+)
 from randsvm.cli.process import ending_of
 from randsvm.errors import (
     ClusterError,
@@ -88,10 +96,7 @@ class Report:
             from randsvm.page import check_page
 
             check_page(self.given["html"])
-        if log is not None:
-            checked = Log(log)
-            checked.check()
-            self.log = checked
+        self.log = None if log is None else Log(log)
 
     def __enter__(self) -> Report:
         return self
@@ -141,7 +146,8 @@ class Report:
         event: Any = self.outcome
         if event is None:
             event = Failed(ending_of(error)[1], time.monotonic() - self.start)
-        record = self.records.last(event)
+        record = self.records.record(event)
+        record |= {"peak_memory": peak_memory(), "host": os.uname().nodename}
 
         def finished() -> dict[str, Any]:
             return record | {"exit_code": ending_of(self._final(error))[0]}
