@@ -10,6 +10,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
+import numpy as np
+
 cdef extern from "Python.h":
     double PyOS_string_to_double(const char *text, char **stop, void *overflow) except? -1.0
 
@@ -493,15 +495,14 @@ cdef class Rows:
     rows, entries : numbers of rows and of entries, without a row that has a bad token
     lines : number of lines
     queries : number of rows with a qid:
-    weighted : whether a row has a cost:
     beyond : whether an index of 2**24 or more is among `indices`
     few_digits : whether every value has at most 6 digits, so that a float32 stands for it
     number, number_line, number_column : the largest row number, 0 if there is none, and its place
     """
 
     cdef readonly int64_t rows, entries, queries, lines, number, number_line, number_column
-    cdef readonly bint beyond, weighted, few_digits
-    cdef bint zero_based, unlabelled, numbered
+    cdef readonly bint beyond, few_digits
+    cdef bint weighted, zero_based, unlabelled, numbered
     cdef const uint8_t[::1] text   # spellings and the fault point into it
     cdef Text line_start  # of line number lines + 1, the one being read
     cdef int32_t *codes   # NULL if labels are numbers
@@ -668,10 +669,11 @@ cdef class Rows:
         self.row_weights[self.rows] = value
         return skip_blanks(p)
 
-    def weights(self, double[::1] into):
-        """Write the weights of all rows; `into` is as long as `rows`."""
-        if self.rows:
-            memcpy(&into[0], self.row_weights, self.rows * sizeof(double))
+    def weights(self):
+        """Return the weights of all rows, float64; None if there was no cost:."""
+        if not self.weighted:
+            return None
+        return np.array(<double[:self.max_rows + 1]> self.row_weights)[:self.rows]
 
     cdef inline Text read_features(self, Text p) noexcept nogil:
         """Read the rest of the row, up to the comment or the end of the line."""
@@ -796,17 +798,15 @@ cdef class Rows:
         if stop > start and indices[stop - 1] > self.largest:
             self.largest = indices[stop - 1]
 
-    def distinct(self):
-        """Return the number of distinct indices below 2**24."""
-        cdef int64_t i, count = 0
-        for i in range(self.largest // 64 + 1):
-            count += ones(self.marks[i])
-        return count
-
-    def features(self, int32_t[::1] into):
-        """Write the distinct indices below 2**24 in ascending order."""
+    def features(self):
+        """Return the distinct indices below 2**24 in ascending order, int32."""
         cdef int64_t i, position = 0
         cdef uint64_t word
+        for i in range(self.largest // 64 + 1):
+            position += ones(self.marks[i])
+        found = np.empty(position, np.int32)
+        cdef int32_t[::1] into = found
+        position = 0
         with nogil:
             for i in range(self.largest // 64 + 1):
                 word = self.marks[i]
@@ -814,6 +814,7 @@ cdef class Rows:
                     into[position] = <int32_t> (64 * i + trailing_zeros(word))
                     position += 1
                     word &= word - 1
+        return found
 
     def spellings(self):
         """Return (token, line, column) of each distinct label in order of first appearance."""
@@ -1010,26 +1011,31 @@ cdef Py_ssize_t read_numbers(
 
 # ---- decimals as float32 ----------------------------------------------------------------------
 
-def round_decimals(const double[::1] values, float[::1] out):
-    """Round values to float32; return whether each stands for its value, see `decimals`."""
+def round_decimals(const double[::1] values):
+    """Return values as float32, or None unless each stands for its value, see `decimals`."""
     cdef Py_ssize_t i
     cdef bint same = True
+    found = np.empty(values.shape[0], np.float32)
+    cdef float[::1] out = found
     with nogil:
         for i in range(values.shape[0]):
             out[i] = <float> values[i]
             same = decimal_of(out[i]) == values[i]
             if not same:
                 break
-    return same
+    return found if same else None
 
 
-def decimals(const float[::1] values, double[::1] out):
-    """Write the numbers that finite float32 values stand for: of the decimals that round to a
-    value, the shortest; of several of this length the nearest."""
+def decimals(const float[::1] values):
+    """Return the numbers that finite float32 values stand for, float64: of the decimals that round
+    to a value, the shortest; of several of this length the nearest."""
     cdef Py_ssize_t i
+    found = np.empty(values.shape[0])
+    cdef double[::1] out = found
     with nogil:
         for i in range(values.shape[0]):
             out[i] = decimal_of(values[i])
+    return found
 
 
 def end_of_lines(const uint8_t[::1] text, Py_ssize_t size):

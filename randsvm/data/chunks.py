@@ -26,7 +26,7 @@ from zlib import crc32
 import numpy as np
 
 import randsvm.data._svmlight as _svmlight
-from randsvm.arrays import Matrix, csr_of_all, join_weights
+from randsvm.arrays import CsrMatrix, Matrix, csr_of_all, join_weights
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
 
 # Bytes of a stream that are copied at once.
@@ -38,18 +38,14 @@ COPIED_BYTES = 1 << 20
 
 def as_stored(values: np.ndarray) -> np.ndarray:
     """Return float64 values as float32 if these stand for the same numbers, else as they are."""
-    rounded: np.ndarray = np.empty(len(values), np.float32)
-    exact = _svmlight.round_decimals(np.ascontiguousarray(values), rounded)
-    return rounded if exact else values
+    rounded = _svmlight.round_decimals(np.ascontiguousarray(values))
+    return values if rounded is None else rounded
 
 
 def numbers_of(values: np.ndarray) -> np.ndarray:
     """Return the numbers that values stand for, (nnz,) float64: the inverse of `as_stored`."""
-    if values.dtype == np.float64:
-        return values
-    numbers: np.ndarray = np.empty(len(values))
-    _svmlight.decimals(np.ascontiguousarray(values), numbers)
-    return numbers
+    is_exact = values.dtype == np.float64
+    return values if is_exact else _svmlight.decimals(np.ascontiguousarray(values))
 
 
 # ---- chunks ----------------------------------------------------------------------------------
@@ -106,12 +102,9 @@ class RawChunk:
         """Return some rows, as a copy unless these are all. rows : (m,) int64."""
         if len(rows) == len(self.y) and (rows == np.arange(len(rows))).all():
             return self
-        begins = self.indptr[rows]
-        lengths = self.indptr[rows + 1] - begins
-        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        at = np.arange(indptr[-1]) + np.repeat(begins - indptr[:-1], lengths)
+        X = CsrMatrix(self.values, self.indices, self.indptr, (self.rows, 0))[rows]
         weights = None if self.weights is None else self.weights[rows]
-        return RawChunk(self.y[rows], indptr, self.indices[at], self.values[at], weights)
+        return RawChunk(self.y[rows], X.indptr.astype(np.int64), X.indices, X.data, weights)
 
 
 def join_chunks(parts: Sequence[RawChunk]) -> RawChunk:

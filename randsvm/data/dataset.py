@@ -263,14 +263,13 @@ class Dataset:
             return np.searchsorted(self.summary.features, indices).astype(np.int32)
         return indices - np.int32(how)
 
-    def _chunk(self, shard: Shard) -> Chunk:
-        """Return the rows of a shard without `mapping`."""
-        raw = self.store.read(shard.number)
-        if self.row_mask is not None:
-            raw = raw[self._places(shard.number)]
+    def _chunk(self, shard: Shard, rows: np.ndarray | None = None) -> Chunk:
+        """Return rows of a shard without `mapping`. rows: see `stored`."""
+        raw = self.stored(shard, rows)
         weights = self._weights(raw.weights, len(raw.y))
         if self.own_weights is not None:
-            weights = self.own_weights[shard.start : shard.stop]
+            own = self.own_weights[shard.start : shard.stop]
+            weights = own if rows is None else own[rows]
         return Chunk(shard.start, self._matrix(raw), self._labels(raw.y), weights)
 
     def stored(self, shard: Shard, rows: np.ndarray | None = None) -> RawChunk:
@@ -367,24 +366,19 @@ class Dataset:
     def points(self, rows: np.ndarray) -> Points:
         """Return some rows as Points in ascending order. rows : (m,) int64, in any order."""
         rows = np.sort(rows)
-        read = functools.partial(self._points_of, rows)
+
+        def read(shard: Shard) -> Points | None:
+            wanted = rows[shard.within(rows)]
+            if not len(wanted):
+                return None
+            _, X, y, weights = self._chunk(shard, wanted - shard.start)
+            return Points(wanted, self._features(to_csr(X)), y, weights=weights)
+
         parts = [part for part in self.map(read) if part is not None]
         if not parts:
-            empty = CsrMatrix.without_rows(self.d)
             weights = np.empty(0) if self.summary.weighted else None
-            return Points(rows, empty, np.empty(0), weights=weights)
+            return Points(rows, CsrMatrix.without_rows(self.d), np.empty(0), weights=weights)
         return Points.concatenate(parts)
-
-    def _points_of(self, rows: np.ndarray, shard: Shard) -> Points | None:
-        """Return the rows that are in a shard, None if there are none. rows : ascending."""
-        wanted = rows[shard.within(rows)]
-        if not len(wanted):
-            return None
-        part = self.stored(shard, wanted - shard.start)
-        own = None if self.own_weights is None else self.own_weights[wanted]
-        weights = self._weights(part.weights, len(part.y)) if own is None else own
-        X = self._features(self._matrix(part))
-        return Points(wanted, X, self._labels(part.y), weights=weights)
 
     def chunk_matrix(self, shard: Shard) -> CsrMatrix:
         """Return X of all rows of a shard, with the features of this view."""

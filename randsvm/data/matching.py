@@ -55,23 +55,25 @@ def matches(D: Dataset, Z: CsrMatrix, features: np.ndarray) -> Matches:
     have a float32 that stands for them, those of Z are compared as float32: other programs write
     support vectors with fewer digits.
 
-    A row's hash is its product with random weights: equal rows are summed in the same order, to the
-    same bits (a stored zero adds nothing). Rows of equal hash are then compared.
+    Rows are compared by two products with random weights. Equal rows are summed in the same order,
+    to the same bits (a stored zero adds nothing). Rows whose products agree are equal, or differ by
+    less than rounding, which is good enough to start from their coefficients.
     """
-    weights = np.random.Generator(np.random.Philox(0)).standard_normal(D.d)
+    weights = np.random.Generator(np.random.Philox(0)).standard_normal((D.d, 2))
     dtype: type = np.float64 if D.summary.float64 or D.scaling is not None else np.float32
+
+    def products(X: CsrMatrix) -> np.ndarray:
+        # Complex numbers are pairs that numpy sorts.
+        return (X @ weights).view(np.complex128)[:, 0]
+
     Z = Z.astype(dtype, copy=False)
     Z, possible = _over(D.summary.features, Z, features)
-    keys, first, groups = np.unique(Z @ weights, return_index=True, return_inverse=True)
-    possible &= _equal(Z, Z[first[groups]])
-    firsts = Z[first]
+    keys, groups = np.unique(products(Z), return_inverse=True)
 
     def find(shard: Shard) -> tuple[np.ndarray, np.ndarray]:
-        X = D.chunk_matrix(shard).astype(dtype, copy=False)
-        hashes = X @ weights
-        at = np.minimum(np.searchsorted(keys, hashes), len(keys) - 1)
-        rows = np.flatnonzero(keys[at] == hashes)
-        rows = rows[_equal(X[rows], firsts[at[rows]])]
+        own = products(D.chunk_matrix(shard).astype(dtype, copy=False))
+        at = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
+        rows = np.flatnonzero(keys[at] == own)
         return rows + shard.start, at[rows]
 
     parts = list(D.map(find)) if len(keys) else [(np.empty(0, np.int64),) * 2]
@@ -94,18 +96,6 @@ def _over(columns: np.ndarray, Z: CsrMatrix, features: np.ndarray) -> tuple[CsrM
     indices = np.searchsorted(columns, features)[Z.indices[kept]]
     starts = np.concatenate([[0], ends])
     return CsrMatrix(Z.data[kept], indices, starts, (Z.shape[0], len(columns))), possible
-
-
-def _equal(X: CsrMatrix, Z: CsrMatrix) -> np.ndarray:
-    """Return whether each row of X equals the row of Z, (m,) bool."""
-    X, Z = X.without_zeros(), Z.without_zeros()
-    equal = np.diff(X.indptr) == np.diff(Z.indptr)
-    candidates = np.flatnonzero(equal)
-    X, Z = X[candidates], Z[candidates]
-    differs = (X.indices != Z.indices) | (X.data != Z.data)
-    row = np.repeat(candidates, np.diff(X.indptr))
-    equal[row[differs]] = False
-    return equal
 
 
 def _with_occurrence(keys: np.ndarray) -> np.ndarray:

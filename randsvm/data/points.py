@@ -10,10 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, join_weights, slices
-
-# Rows that are copied at a time.
-ROWS_AT_ONCE = 8192
+from randsvm.arrays import CsrMatrix, join_weights
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class RowCache:
         self._rows = np.empty(0, np.int64)
         self._place = np.empty(0, np.int64)
         self._y = np.empty(0)
-        # None: all rows so far have the weight 1.
+        # None: the rows of D all have the weight 1.
         self._weights: np.ndarray | None = None
         self._ends = np.zeros(1, np.int64)
         self._indices = np.empty(0, np.int32)
@@ -104,10 +101,9 @@ class RowCache:
         self._rows = np.insert(self._rows, at, points.rows)
         self._place = np.insert(self._place, at, np.arange(m, m + len(points)))
         self._y = _with_room(self._y, m, points.y)
-        if points.weights is not None or self._weights is not None:
-            before = np.ones(m) if self._weights is None else self._weights
-            more = np.ones(len(points)) if points.weights is None else points.weights
-            self._weights = _with_room(before, m, more)
+        if points.weights is not None:
+            before = np.empty(0) if self._weights is None else self._weights
+            self._weights = _with_room(before, m, points.weights)
         self._ends = _with_room(self._ends, m + 1, nnz + points.X.indptr[1:].astype(np.int64))
         self._indices = _with_room(self._indices, nnz, points.X.indices)
         self._values = _with_room(self._values, nnz, points.X.data)
@@ -116,19 +112,13 @@ class RowCache:
     def points(self, rows: np.ndarray) -> Points:
         """Return rows of the cache as Points, in the given order."""
         at = self._place[np.searchsorted(self._rows, rows)]
-        begins, lengths = self._ends[at], self._ends[at + 1] - self._ends[at]
-        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        values = np.empty(indptr[-1], self._values.dtype)
-        indices = np.empty(indptr[-1], self._indices.dtype)
-        # A few rows at a time: the positions of values take more memory than the values.
-        for some in slices(len(rows), ROWS_AT_ONCE):
-            to = slice(indptr[some.start], indptr[some.stop])
-            every = np.arange(to.start, to.stop)
-            every += np.repeat(begins[some] - indptr[some], lengths[some])
-            values[to], indices[to] = self._values[every], self._indices[every]
-        X = CsrMatrix(values, indices, indptr, (len(rows), self.columns))
+        nnz = self._ends[self.count]
+        shape = self.count, self.columns
+        stored = CsrMatrix(
+            self._values[:nnz], self._indices[:nnz], self._ends[: self.count + 1], shape
+        )
         weights = None if self._weights is None else self._weights[at]
-        return Points(rows, X, self._y[at], weights=weights)
+        return Points(rows, stored[at], self._y[at], weights=weights)
 
 
 def _with_room(array: np.ndarray, used: int, more: np.ndarray) -> np.ndarray:

@@ -121,21 +121,19 @@ class Block:
 
 # The line and the column of the first bad token of a piece, from its first line, and the problem.
 Fault: TypeAlias = tuple[int, int, str]
+# The rows of a piece, the number of its lines, and its first bad token.
+Piece: TypeAlias = tuple[Block, int, "Fault | None"]
 
 
 def read_blocks(
     path: str,
     *,
-    labels: Labels,
-    zero_based: bool = False,
     unlabelled: bool = False,
-    has_row_numbers: bool = False,
-    float64: bool = False,
-    groups: bool = False,
     jobs: int = 1,
     watch: Watch = silent,
     block_size: int = BLOCK_SIZE,
     prompt: bool = False,
+    **dialect: Any,
 ) -> Generator[Block, None, None]:
     """Yield the rows of a file (`-`: standard input) in order, parsed by `jobs` threads.
 
@@ -144,22 +142,15 @@ def read_blocks(
     that line are yielded, so that a caller that checks labels finds a bad label before that line
     first. The last block before an error may have no rows and only the spelling of the bad row.
     prompt: yield the rows of a pipe as they arrive, parsed by this thread, not when a block is
-    full. has_row_numbers, float64, groups: see parse_piece.
+    full. unlabelled, dialect: see parse_piece.
     """
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream, ThreadPool(jobs) as pool:
         size = min(block_size, LONGEST_LINE)
         texts = pieces(stream, path, lambda: size, LONGEST_LINE, watch, prompt)
-        parse = partial(
-            parse_piece,
-            labels=labels,
-            zero_based=zero_based,
-            unlabelled=unlabelled,
-            has_row_numbers=has_row_numbers,
-            float64=float64,
-            groups=groups,
-        )
+        dialect["unlabelled"] = unlabelled
+        parse: Callable[..., Piece] = partial(parse_piece, **dialect)
         # An error of reading is raised only after the rows before it were parsed, whose own errors
         # come first.
         in_threads = pool.map_in_order(parse, texts, jobs)
@@ -177,24 +168,12 @@ def read_blocks(
                 raise DataError(name, line, 1, str(error)) from None
 
 
-def parse(
-    text: bytes,
-    *,
-    name: str,
-    labels: Labels,
-    zero_based: bool = False,
-    unlabelled: bool = False,
-    float64: bool = False,
-    first_line: int = 1,
-) -> Block:
-    """Return the rows of complete lines in memory. name, first_line: for DataError."""
-    block, _, fault = parse_piece(
-        text + PADDING,
-        labels=labels,
-        zero_based=zero_based,
-        unlabelled=unlabelled,
-        float64=float64,
-    )
+def parse(text: bytes, *, name: str, first_line: int = 1, **dialect: Any) -> Block:
+    """Return the rows of complete lines in memory.
+
+    name, first_line: for DataError. dialect: see parse_piece.
+    """
+    block, _, fault = parse_piece(text + PADDING, **dialect)
     if fault:
         raise data_error(name, fault, first_line)
     return in_file(block, first_line)
@@ -343,12 +322,12 @@ def parse_piece(
     has_row_numbers: bool = False,
     float64: bool = False,
     groups: bool = False,
-) -> tuple[Block, int, Fault | None]:
+) -> Piece:
     """Return the rows before the first fault, the number of their lines, and the fault.
 
     Positions count from the first line of the piece. text: complete lines and PADDING.
-    has_row_numbers: every row begins with 0:number, which needs zero_based. float64: values are
-    float64 in any case. groups: every row has a qid, which is kept.
+    unlabelled: `?` is a label. has_row_numbers: every row begins with 0:number, which needs
+    zero_based. float64: values are float64 in any case. groups: every row has a qid, which is kept.
     """
     newlines, colons = _svmlight.count(text)
     numbers = labels == "number"
@@ -366,10 +345,6 @@ def parse_piece(
     indices, values = indices[: rows.entries], values[: rows.entries]
     if not float64:
         values = values.astype(np.float32) if rows.few_digits else as_stored(values)
-    weights = None
-    if rows.weighted:
-        weights = np.empty(rows.rows)
-        rows.weights(weights)
     block = Block(
         codes=codes[: rows.rows],
         spellings=[
@@ -386,15 +361,14 @@ def parse_piece(
             if has_row_numbers
             else None
         ),
-        weights=weights,
+        weights=rows.weights(),
         groups=None if queries is None else queries[: rows.rows],
     )
     return block, rows.lines, _fault(rows, labels, zero_based)
 
 
 def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
-    features = np.empty(rows.distinct(), np.int32)
-    rows.features(features)
+    features = rows.features()
     if rows.beyond:
         large = np.unique(indices[indices >= _svmlight.MARKED])
         features = np.concatenate([features, large])
