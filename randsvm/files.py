@@ -22,6 +22,7 @@ from randsvm.errors import (
     InputError,
     OutputError,
     ParameterError,
+    RandsvmError,
     ReplacementError,
     TransferError,
     WriteError,
@@ -129,7 +130,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
     stream within `reading`, which raises errors of this package.
     """
     with contextlib.ExitStack() as stack:
-        try:
+        with _raising(InputError, f"cannot open {path}"):
             if path == STANDARD:
                 stream = _standard_input()
             elif is_url(path):
@@ -137,12 +138,8 @@ def open_input(path: str) -> Iterator[BinaryIO]:
             else:
                 raw = PatientFile(path, opener=_open_to_read)
                 stream = stack.enter_context(io.BufferedReader(raw))
-        except OSError as error:
-            raise InputError(f"cannot open {path}: {error.strerror}") from error
-        try:
+        with _raising(InputError, f"cannot read {display_name(path)}"):
             head = stream.peek(MAGIC_BYTES)[:MAGIC_BYTES]
-        except OSError as error:
-            raise InputError(f"cannot read {display_name(path)}: {error.strerror}") from error
         yield _decompressed(path, stream, head)
 
 
@@ -243,10 +240,8 @@ def read_json_lines(path: str) -> list[dict[str, Any]]:
     """
     import json  # not for --help
 
-    try:
+    with _raising(InputError, f"cannot open {path}"):
         lines = Path(path).read_bytes().splitlines()
-    except OSError as error:
-        raise InputError(f"cannot open {path}: {error.strerror}") from error
     found = []
     for line in lines:
         # Python raises RecursionError for deeply nested brackets.
@@ -347,23 +342,23 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-@contextlib.contextmanager
-def _creating(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"cannot create {path}: {error.strerror}") from error
+def _creating(path: str) -> contextlib.AbstractContextManager[None]:
+    return _raising(OutputError, f"cannot create {path}")
+
+
+def _writing(path: str) -> contextlib.AbstractContextManager[None]:
+    return _raising(WriteError, f"writing {display_output(path)}")
 
 
 @contextlib.contextmanager
-def _writing(path: str) -> Iterator[None]:
+def _raising(kind: type[RandsvmError], words: str) -> Iterator[None]:
+    """Turn an error of the system into one of this package, except that of a closed pipe."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        problem = f"writing {display_output(path)}: {error.strerror or error}"
-        raise WriteError(problem) from error
+        raise kind(f"{words}: {error.strerror or error}") from error
 
 
 def check_output(

@@ -141,7 +141,7 @@ class RandomMap:
             object.__setattr__(self, "degree", RandomMap.degree)
 
     def _check_poly(self) -> None:
-        require(0 <= self.degree <= 1000, f"degree must be >= 0 and <= 1000, got {self.degree}")
+        require(0 <= self.degree <= 1000, f"degree must be from 0 to 1000, got {self.degree}")
         require(
             0 <= self.coef0 < math.inf,
             f"random features of poly need coef0 >= 0 and finite, got {self.coef0}",

@@ -160,7 +160,9 @@ class Number(Kind):
         self.bounds = self._bounds(unit)
 
     def _bounds(self, unit: str) -> str:
-        """Return the bounds in words, as "> 0 and finite" or ">= 2 and <= 1000"; "" without any."""
+        """Return the bounds in words, as "> 0 and finite" or "from 2 to 1000"; "" without any."""
+        if self.least is not None and self.most is not None:
+            return f"from {self.least} to {self.most}"
         signs = {">=": self.least, ">": self.above, "<=": self.most, "<": self.below}
         given = {sign: x for sign, x in signs.items() if x is not None}
         words = [f"{sign} {self.format_bound(x)}" for sign, x in given.items() if math.isfinite(x)]
