@@ -75,7 +75,7 @@ class Actor:
 
     def __init__(self, threads: int) -> None:
         self.threads, self.pool = threads, ThreadPool(threads)
-        # The threads that handle requests: one for each call, and one that can cancel a call.
+        # The threads that handle requests: one for each task, and one that can cancel a task.
         self.callers = ThreadPool(threads + 1)
         self.held: dict[int, Any] = {}
         # The keys of all that was freed, and the numbers of cancelled requests.
@@ -232,8 +232,3 @@ def map_shards(
 ) -> list[Report]:
     """Call a function of each shard."""
     return list(actor.reports(function, shards))
-
-
-def call(actor: Actor, shards: Sequence[Shard], function: Callable[[], Any]) -> list[Report]:
-    """Call a function without arguments. shards: a dummy."""
-    return [Report(0, 0, 0, function())]

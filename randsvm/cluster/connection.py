@@ -124,17 +124,17 @@ class ConnectionClient(Client):
 class Connection:
     """The connection to the scheduler at an address.
 
-    client: Dask's client of the scheduler. processes: the workers of local:N. closed: whether
-    `close` was called. now: the clock.
+    client: Dask's client of the scheduler; None until it is connected. processes: the workers of
+    local:N. closed: whether `close` was called. now: the clock.
 
     Raises ParameterError for a bad address, ClusterError if no scheduler answers, and the
     exceptions of the listener of events.
     """
 
     def __init__(self, address: str) -> None:
+        self.client: Any = None
         self.local_cluster: LocalCluster | None = None
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.clients: list[ConnectionClient] = []
         self.closed = False
         self.now = time.perf_counter
         self.is_over = threading.Event()
@@ -143,49 +143,53 @@ class Connection:
             if name.partition(".")[0] == "distributed":
                 logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
-            self.client = self._connect(address)
+            self._connect(address)
         except BaseException:
             self.close().join(CLOSING_SECONDS)
             raise
 
-    def _connect(self, address: str) -> ConnectionClient:
-        """Return a client of the scheduler at an address; start the cluster of local:N."""
-        if address.startswith("local:"):
-            count = address.removeprefix("local:")
-            if not re.fullmatch(r"[1-9]\d{0,3}", count):
-                raise ParameterError(
-                    f"--cluster: expected local:N with N from 1 to {MAX_LOCAL_WORKERS}, "
-                    f"found {address!r}"
-                )
-            with _cluster_errors(address):
-                security = _temporary_security()
+    def _connect(self, address: str) -> None:
+        """Connect to the scheduler at an address; start the cluster of local:N."""
+        with _cluster_errors(address):
+            if address.startswith("local:"):
+                count = address.removeprefix("local:")
+                if not re.fullmatch(r"[1-9]\d{0,3}", count):
+                    raise ParameterError(
+                        f"--cluster: expected local:N with N from 1 to {MAX_LOCAL_WORKERS}, "
+                        f"found {address!r}"
+                    )
+                security = Security.temporary()
                 scheduler = self._start_local_scheduler(int(count), security)
-                return self._new_client(address=scheduler, security=security)
-        scheduler = _address_in(address) if _is_file(address) else address
-        _check_address(scheduler)
+                self._start_client(address=scheduler, security=security)
+                return
+            scheduler = _address_in(address) if Path(address).is_file() else address
+            found = re.fullmatch(r"(\w+://)?[^/\s]+:(\d{1,5})", scheduler)
+            if found is None or not 1 <= int(found[2]) <= MAX_PORT:
+                raise ParameterError(
+                    f"--cluster: expected host:port (1 to {MAX_PORT}), a scheduler file or "
+                    f"local:N, found {scheduler!r}"
+                )
 
         # A scheduler that does not answer is waited for.
         emit(Notice(f"connecting to the cluster at {address}, for up to {CONNECTING_SECONDS:g} s"))
 
-        def connected() -> ConnectionClient:
+        def connect() -> None:
             with _cluster_errors(address):
-                return self._new_client(address=scheduler)
+                self._start_client(address=scheduler)
 
-        return run_in_daemon_thread(connected, WAITING_STAGE)
+        run_in_daemon_thread(connect, WAITING_STAGE)
 
-    def _new_client(self, **options: Any) -> ConnectionClient:
-        """Return a client that `close` closes. options: arguments of Dask's Client."""
-        client = ConnectionClient(
+    def _start_client(self, **options: Any) -> None:
+        """Connect to a scheduler. options: arguments of Dask's Client."""
+        self.client = ConnectionClient(
             **options,
             timeout=CONNECTING_SECONDS,
             # On several machines only the scheduler has to be reached.
             direct_to_workers=bool(self.processes),
         )
-        self.clients.append(client)
         # The thread that waits for this client may have stopped waiting.
         if self.closed:
-            _close(client)
-        return client
+            _close(self.client)
 
     def _start_local_scheduler(self, count: int, security: Security) -> str:
         """Start a scheduler in this process and workers that end with it; return its address."""
@@ -235,8 +239,9 @@ class Connection:
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return what the scheduler knows of each worker."""
-        scheduler: Any = self.client.scheduler  # None before the first connection
-        found: dict[str, dict[str, Any]] = self.client.sync(scheduler.identity)["workers"]
+        found: dict[str, dict[str, Any]] = self.client.sync(self.client.scheduler.identity)[
+            "workers"
+        ]
         return found
 
     def repeat(self, work: Callable[[], object], seconds: Callable[[], float]) -> None:
@@ -255,9 +260,6 @@ class Connection:
             return queue.get(timeout=seconds)
         except Empty:
             return None
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
     def start(self, worker: str, threads: int, done: Callable[[Any], object]) -> None:
         """Start an actor on a worker; call done with it and the names of computations with other
@@ -300,8 +302,7 @@ class Connection:
                 found = error
             done(found)
 
-        loop: Any = self.client.loop
-        asyncio.run_coroutine_threadsafe(execute(), loop.asyncio_loop)
+        asyncio.run_coroutine_threadsafe(execute(), self.client.loop.asyncio_loop)
 
     def release(self, actor: Any) -> None:
         """Free an actor with all that it holds."""
@@ -309,7 +310,7 @@ class Connection:
             actor[1].release()
 
     def close(self) -> threading.Thread:
-        """Kill the workers of local:N; return a thread that closes the clients and the scheduler.
+        """Kill the workers of local:N; return a thread that closes the client and the scheduler.
 
         A scheduler that is gone does not answer, so closing it may take long.
         """
@@ -324,7 +325,7 @@ class Connection:
                 # A process that reads from a disk that is gone does not end.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.0, latest - time.perf_counter()))
-            for service in [*self.clients, self.local_cluster]:
+            for service in (self.client, self.local_cluster):
                 if service is not None:
                     _close(service)
 
@@ -354,16 +355,6 @@ def _close(service: Client | LocalCluster) -> None:
         service._loop_runner.stop(CLOSING_SECONDS)
 
 
-def _temporary_security() -> Security:
-    """Return settings of TLS with a new certificate for this process and its workers."""
-    try:
-        return Security.temporary()
-    except ImportError as error:
-        raise ParameterError(
-            "--cluster local:N needs the package cryptography (pip install 'randsvm[cluster]')"
-        ) from error
-
-
 def _worker_settings(security: Security) -> dict[str, Any]:
     """Return the settings of Dask for a worker that uses this TLS."""
     tls = security.get_tls_config_for_role("worker")
@@ -373,22 +364,6 @@ def _worker_settings(security: Security) -> dict[str, Any]:
         "distributed.comm.tls.worker.cert": tls["cert"],
         "distributed.comm.tls.worker.key": tls["key"],
     }
-
-
-def _is_file(address: str) -> bool:
-    """Return whether a file of this name exists. Raises ClusterError if it cannot be examined."""
-    with _cluster_errors(address):
-        return Path(address).is_file()
-
-
-def _check_address(address: str) -> None:
-    """Raise ParameterError unless the address is host:port."""
-    found = re.fullmatch(r"(\w+://)?[^/\s]+:(\d{1,5})", address)
-    if found is None or not 1 <= int(found[2]) <= MAX_PORT:
-        raise ParameterError(
-            f"--cluster: expected host:port (1 to {MAX_PORT}), a scheduler file or local:N, "
-            f"found {address!r}"
-        )
 
 
 def _address_in(path: str) -> str:
@@ -440,21 +415,18 @@ FUNCTIONS = (np.exp, np.cos, np.tanh, np.log1p, np.sqrt)
 
 
 def handshake() -> tuple[dict[str, str], dict[str, str]]:
-    """Return `versions` and `arithmetic` of this process.
+    """Return the versions and the arithmetic of this process.
 
-    A worker of other versions is excluded; a notice reports a worker of other arithmetic.
+    The versions decide the bits of a model, or whether pickles can be exchanged: a worker of other
+    versions is excluded. A notice reports a worker of other arithmetic.
     """
-    return versions(), arithmetic()
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that decide the bits of a model, or whether pickles can be exchanged."""
-    return {
+    versions = {
         "randsvm": __version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
     }
+    return versions, arithmetic()
 
 
 def differing_names(theirs: dict[str, str], ours: dict[str, str]) -> list[str]:

@@ -7,15 +7,15 @@ not know Dask.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from randsvm.cluster.actor import call, data_set, map_shards, query_states
+from randsvm.cluster.actor import data_set, map_shards, query_states
 from randsvm.cluster.connection import Connection
-from randsvm.cluster.workers import Shared, Worker, WorkerPool
+from randsvm.cluster.workers import Held, Shared, Worker, WorkerPool
 from randsvm.data.dataset import Dataset
-from randsvm.data.shard_executor import Executor, LocalStates, Shard, ShardStates
+from randsvm.data.shard_executor import Executor, Shard, ShardStates
 from randsvm.events import Notice, Queued, emit
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
@@ -95,8 +95,7 @@ class ClusterExecutor(Executor):
         return self.shared
 
     def release(self) -> None:
-        if self.shared is not None:
-            self.worker_pool.forget(self.shared)
+        self.shared = None
 
     def close(self) -> None:
         self.worker_pool.close()
@@ -104,7 +103,7 @@ class ClusterExecutor(Executor):
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         rows = sum(shard.stop - shard.start for shard in shards)
         if rows < REMOTE_ROWS or self.concurrent_calls is not None:
-            return LocalStates(self, make, shards)
+            return super().states(make, shards)
         return RemoteStates(self, make, shards)
 
     def distribute(
@@ -118,7 +117,7 @@ class ClusterExecutor(Executor):
         needs: returns the numbers of the chunks that work(shard) reads
         """
         shared = self.share()
-        task = self.worker_pool.dumps(partial(map_shards, function=work))
+        task = self.worker_pool.dumps(partial(map_shards, function=work)), Held()
         for report in self.worker_pool.reports(
             shards, partial(self.assign, shards), lambda worker, some: task, shared, needs
         ):
@@ -168,7 +167,7 @@ class ClusterExecutor(Executor):
         """Return work(), computed by a worker; if the worker is lost, another one runs it."""
         if self.concurrent_calls is None:
             return work()
-        return called(self.worker_pool, work, self.shared)
+        return called(self.worker_pool, self.share(), range(len(self.D.store.sizes)), work)
 
 
 class RemoteStates(ShardStates[State]):
@@ -178,53 +177,46 @@ class RemoteStates(ShardStates[State]):
     def __init__(
         self, executor: ClusterExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
     ) -> None:
-        super().__init__(shards)
-        self.executor, self.pool, self.rows = executor, executor.worker_pool, executor.share()
-        self.shared = self.pool.share((make, {}))
+        super().__init__(executor, shards, {})
+        self.pool, self.assign = executor.worker_pool, partial(executor.assign, shards)
+        # None after `close`.
+        self.rows: Shared | None = executor.share()
+        self.shared: Shared | None = self.pool.share((make, {}))
 
     def query(self, function: Callable[[State], Result]) -> Iterator[tuple[int, Result]]:
+        assert self.rows is not None and self.shared is not None
+        key, end = self.shared.key, self.end
         # Number of the first change -> the task with all changes from there on, pickled.
         tasks: dict[int, bytes] = {}
 
-        def task(worker: Worker, shards: Sequence[Shard]) -> bytes:
-            seen = worker.known[self.shared.key]
+        def task(worker: Worker, shards: Sequence[Shard]) -> tuple[bytes, Held]:
+            seen = worker.known[key]
             first = min(max(seen.get(shard.number, 0), self.first) for shard in shards)
             if first not in tasks:
-                tasks[first] = self.pool.dumps(
-                    partial(
-                        query_states,
-                        key=self.shared.key,
-                        first=first,
-                        changes=self.changes[first - self.first :],
-                        function=function,
-                    )
+                changes = self.changes[first - self.first :]
+                query = partial(
+                    query_states, key=key, first=first, changes=changes, function=function
                 )
-            return tasks[first]
+                tasks[first] = self.pool.dumps(query)
+            return tasks[first], {key: dict.fromkeys([shard.number for shard in shards], end)}
 
         for report in self.pool.reports(
-            self.shards,
-            partial(self.executor.assign, self.shards),
-            task,
-            self.rows,
-            lambda shard: [shard.number],
-            self.shared,
-            self.end,
+            self.shards, self.assign, task, self.rows, lambda shard: [shard.number]
         ):
             yield report.rows, report.value
 
     def close(self) -> None:
-        self.pool.forget(self.shared)
+        self.rows = self.shared = None
 
 
 def called(
-    worker_pool: WorkerPool, work: Callable[[], Result], rows: Shared | None = None
+    worker_pool: WorkerPool, shared: Shared, numbers: Sequence[int], work: Callable[[], Result]
 ) -> Result:
     """Return work(), computed by a worker with a free thread.
 
-    rows: the data set whose chunks the call reads
+    shared, numbers: the data set or other object that it uses, and the numbers of its chunks
     """
-    task = worker_pool.dumps(partial(call, function=work))
-    numbers = range(0 if rows is None else len(rows.value.store.sizes))
+    task = worker_pool.dumps(partial(map_shards, function=lambda shard: work())), Held()
     # A call is a pass over one dummy shard.
     shards = [Shard(0, 0, 0)]
 
@@ -240,35 +232,25 @@ def called(
         return {min(free, key=lambda worker: len(worker.tasks) - worker.threads): shards}
 
     (report,) = worker_pool.reports(
-        shards, plan, lambda worker, some: task, rows, lambda shard: numbers
+        shards, plan, lambda worker, some: task, shared, lambda shard: numbers
     )
     found: Result = report.value
     return found
 
 
-class Calls:
-    """A context in which workers compute calls, such as predictions.
+@contextmanager
+def calls_on(
+    address: str, value: object
+) -> Iterator[Callable[[Iterable[Callable[[], Any]]], Iterator[Any]]]:
+    """Yield a function that yields the results of calls in order, computed by workers.
 
-    shared: an object that the calls use, sent to each worker once.
+    value: an object that the calls use, sent to each worker once.
     """
-
-    def __init__(self, address: str, shared: object) -> None:
-        self.worker_pool = connect(address)
-        self.worker_pool.share(shared)
-
-    def __enter__(self) -> Calls:
+    with closing(connect(address)) as worker_pool:
+        call = partial(called, worker_pool, worker_pool.share(value), ())
+        pool = ThreadPool(worker_pool.concurrent_calls())
         try:
-            self.pool = ThreadPool(self.worker_pool.concurrent_calls())
-        except BaseException:
-            self.worker_pool.close()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        # The threads of the pool end as soon as the connection is closed.
-        self.worker_pool.close()
-        self.pool.shutdown()
-
-    def in_order(self, calls: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-        """Yield the result of each call, in order."""
-        return self.pool.map_in_order(partial(called, self.worker_pool), calls)
+            yield partial(pool.map_in_order, call)
+        finally:
+            # Its threads end as soon as the connection is closed.
+            pool.stop()

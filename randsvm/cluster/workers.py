@@ -43,11 +43,13 @@ import io
 import itertools
 import pickle
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 import cloudpickle
 import numpy as np
@@ -61,7 +63,7 @@ from randsvm.cluster.connection import (
 )
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
-from randsvm.errors import ClusterError, OutputError, RandsvmError, SpillError, TransferError
+from randsvm.errors import ClusterError, OutputError, SpillError, TransferError
 from randsvm.events import HEARTBEAT, Notice, Progress, check, emit, emit_once
 from randsvm.parallel import Cancelled
 
@@ -86,12 +88,15 @@ MAX_CALLS = 256
 REQUEST_BYTES = 32 << 20
 # The attributes of a view that are not sent: its actor has its own.
 LOCAL_ATTRIBUTES = ("store", "jobs", "pool", "executor", "groups", "_column_rule")
-# Errors of a worker that cannot write its spill file; other workers may have room on their disks.
-SPILL_ERRORS = (OutputError, SpillError)
 ARITHMETIC_DIFFERS = (
     "worker {worker} rounds differently from this process ({names}): the model may differ in its "
     "last digits from a model of one machine; the reported gap is valid"
 )
+
+
+# What an actor holds: key -> the numbers of chunks, or of shards and how many changes each of their
+# states has seen.
+Held: TypeAlias = dict[int, dict[int, int]]
 
 
 @dataclass(eq=False)
@@ -101,9 +106,9 @@ class Worker:
     beat: the scheduler's time of the last heartbeat. beat_seen: when this process last saw a new
     heartbeat. running_seen: when it last saw the status `running`. excluded: the reason why it
     takes no part, or None. asked: when it was asked to start an actor, or None. differing: the
-    names of computations with other last digits. known: key -> what the actor holds of it: the
-    numbers of chunks, or of shards and how many changes each state has seen. tasks: the numbers of
-    the tasks without a reply. delivery: the number of the delivery without a reply, or 0.
+    names of computations with other last digits. known: what the actor holds, as far as its replies
+    say. tasks: the numbers of the tasks without a reply. delivery: the number of the delivery
+    without a reply, or 0.
     """
 
     name: str
@@ -116,7 +121,7 @@ class Worker:
     asked: float | None = None
     actor: Any = None
     differing: str = ""
-    known: dict[int, dict[int, int]] = field(default_factory=dict)
+    known: Held = field(default_factory=dict)
     tasks: set[int] = field(default_factory=set)
     delivery: int = 0
 
@@ -155,7 +160,7 @@ Replies = SimpleQueue[Reply]
 
 @dataclass(eq=False)
 class Shared:
-    """What actors hold by a key until it has no users.
+    """What actors hold by a key as long as this object lives.
 
     base: pickled Base. value: the data set or other object, which lives on.
     """
@@ -163,7 +168,6 @@ class Shared:
     key: int
     base: bytes
     value: Any
-    users: int = 1
 
     def chunks(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Return the first of some chunks of the data set, pickled."""
@@ -195,8 +199,9 @@ class WorkerPool:
         self.lock = threading.RLock()
         # The keys of what actors hold and the numbers of requests, which are not 0.
         self.numbers = itertools.count(1)
-        # id of a store or of another object -> what actors hold in its place.
-        self.shared: dict[int, Shared] = {}
+        # id of a store or of another object -> what actors hold in its place. They free what is no
+        # longer here with their next request.
+        self.shared: WeakValueDictionary[int, Shared] = WeakValueDictionary()
         connection.repeat(self.poll, lambda: POLL_SECONDS if self.is_gathered else HEARTBEAT)
 
     # --- members ---------------------------------------------------------------------------
@@ -227,7 +232,7 @@ class WorkerPool:
             if isinstance(found, ClusterError):
                 worker.excluded = str(found)
             elif isinstance(found, BaseException):
-                self._lose(worker)
+                self.losses += self.drop(worker)
             elif self.workers.get(worker.name) is not worker or self.closed:
                 self.connection.release(found[0])
             else:
@@ -287,26 +292,23 @@ class WorkerPool:
     def concurrent_calls(self) -> int:
         """Return the number of threads of all workers, once they are there; at most MAX_CALLS."""
         while not (members := self.members()):
-            emit(Progress(WAITING_STAGE, 0, None, "beat"))
-            self.connection.sleep(HEARTBEAT)
+            self._next_reply(SimpleQueue())
         return min(sum(worker.threads for worker in members), MAX_CALLS)
 
-    def drop(self, worker: Worker) -> None:
-        """Release the actor of a worker with all that it holds; the worker may start another."""
+    def drop(self, worker: Worker) -> bool:
+        """Release the actor of a worker with all that it holds; the worker may start another.
+
+        Return whether this was still the actor of the worker.
+        """
         with self.lock:
             if self.workers.get(worker.name) is not worker:
-                return
+                return False
             self.workers[worker.name] = replace(
                 worker, asked=None, actor=None, known={}, tasks=set(), delivery=0
             )
         if worker.actor is not None:
             self.connection.release(worker.actor)
-
-    def _lose(self, worker: Worker) -> None:
-        """Drop an actor that is gone."""
-        if self.workers.get(worker.name) is worker:
-            self.losses += 1
-            self.drop(worker)
+        return True
 
     def exclude(self, worker: Worker, reason: str) -> bool:
         """Give a worker no more work; return whether this was possible.
@@ -334,21 +336,13 @@ class WorkerPool:
         A data set is shared with all views of its store. base: returns what actors hold; None: the
         value.
         """
+        key = id(value.store if isinstance(value, Dataset) else value)
         with self.lock:
-            found = self.shared.get(_identity(value))
+            found = self.shared.get(key)
             if found is None:
                 pickled = self.dumps(base or partial(given, value=value))
-                found = Shared(next(self.numbers), pickled, value, 0)
-                self.shared[_identity(value)] = found
-            found.users += 1
+                found = self.shared[key] = Shared(next(self.numbers), pickled, value)
             return found
-
-    def forget(self, shared: Shared) -> None:
-        """Give up a use; actors free what has no users with their next request."""
-        with self.lock:
-            shared.users -= 1
-            if shared.users == 0:
-                del self.shared[_identity(shared.value)]
 
     def dumps(self, value: Any) -> bytes:
         """Pickle a value for an actor; shared values in it are sent by their keys."""
@@ -362,27 +356,24 @@ class WorkerPool:
         self,
         shards: Sequence[Shard],
         plan: Callable[[Sequence[Worker]], dict[Worker, list[Shard]]],
-        task: Callable[[Worker, Sequence[Shard]], bytes],
-        shared: Shared | None = None,
-        needs: Callable[[Shard], Collection[int]] = lambda shard: (),
-        states: Shared | None = None,
-        end: int = 0,
+        task: Callable[[Worker, Sequence[Shard]], tuple[bytes, Held]],
+        shared: Shared,
+        needs: Callable[[Shard], Collection[int]],
     ) -> Iterator[Report]:
         """Yield the reports of tasks on shards in order; after losses, other workers do them.
 
-        plan: returns the shards of each worker. task: returns a pickled Task. shared, needs: the
-        data set that the task reads, and the numbers of the chunks for a shard. states: their key;
-        they have seen `end` changes after the task.
+        plan: returns the shards of each worker. task: returns a pickled Task for shards of a
+        worker, and what the actor holds after it. shared, needs: the data set or other
+        object that the task uses, and the numbers of the chunks for a shard.
         """
         replies: Replies = SimpleQueue()
         waiting = {shard.number for shard in shards}
         # Number of a request -> worker and shards.
         asked: dict[int, tuple[Worker, list[Shard]]] = {}
         early: dict[int, Report] = {}
-        position = {shard.number: at for at, shard in enumerate(shards)}
-        expected = 0
+        expected = deque(shards)
         try:
-            while expected < len(shards):
+            while expected:
                 members = self.members()
                 for number, (worker, some) in list(asked.items()):
                     if worker not in members:
@@ -391,72 +382,61 @@ class WorkerPool:
                 for worker, planned in (plan(members) if waiting else {}).items():
                     some = [shard for shard in planned if shard.number in waiting]
                     needed = sorted({number for shard in some for number in needs(shard)})
-                    if some and self._holds(worker, shared, needed, replies):
-                        seen = (
-                            {}
-                            if states is None
-                            else {states.key: dict.fromkeys([shard.number for shard in some], end)}
-                        )
-                        request = Request(task=task(worker, some), shards=some)
-                        asked[self._send(worker, request, replies, seen)] = worker, some
+                    if some and self._supply(worker, shared, needed, replies):
+                        pickled, held_then = task(worker, some)
+                        request = Request(next(self.numbers), task=pickled, shards=some)
+                        worker.tasks.add(request.number)
+                        asked[request.number] = worker, some
                         waiting -= {shard.number for shard in some}
+                        self._send(worker, request, replies, held_then)
                 reply = self._next_reply(replies)
                 if reply is not None and reply.number in asked:
                     _, some = asked.pop(reply.number)
                     if reply.is_lost:
                         waiting.update(shard.number for shard in some)
                     else:
-                        early.update({position[report.first]: report for report in reply.value})
-                while expected in early:
-                    report = early.pop(expected)
+                        early.update({report.first: report for report in reply.value})
+                while expected and expected[0].number in early:
+                    report = early.pop(expected[0].number)
                     yield report
-                    expected = position[report.last] + 1
+                    while expected and expected[0].number <= report.last:
+                        expected.popleft()
         finally:
             for number, (worker, _) in asked.items():
                 if not self.closed:
-                    self._send(worker, Request(forget=[number]), replies, {})
+                    self._send(worker, Request(next(self.numbers), [number]), replies, {})
 
-    def _holds(
-        self, worker: Worker, shared: Shared | None, numbers: Sequence[int], replies: Replies
+    def _supply(
+        self, worker: Worker, shared: Shared, numbers: Sequence[int], replies: Replies
     ) -> bool:
-        """Return whether an actor holds all bases and some chunks; if not, send some of them."""
+        """Return whether an actor holds all bases and some chunks; if not, deliver some of them."""
         with self.lock:
             if worker.actor is None:
                 return False
-            bases = {
-                one.key: one.base for one in self.shared.values() if one.key not in worker.known
-            }
-            held_chunks = {} if shared is None else worker.known.get(shared.key, {})
-        lacks = [number for number in numbers if number not in held_chunks]
-        if not bases and not lacks:
-            return True
-        if worker.delivery:
-            return False
-        request, held_then = Request(bases=bases), {key: dict[int, int]() for key in bases}
-        if shared is not None:
-            request = request._replace(key=shared.key, chunks=shared.chunks(lacks))
-            held_then[shared.key] = dict.fromkeys(request.chunks, 0)
+            known = worker.known
+            bases = {one.key: one.base for one in self.shared.values() if one.key not in known}
+            lacks = [number for number in numbers if number not in known.get(shared.key, {})]
+            if not bases and not lacks:
+                return True
+            if worker.delivery:
+                return False
+            chunks = shared.chunks(lacks)
+            request = Request(next(self.numbers), (), bases, shared.key, chunks)
+            worker.delivery = request.number
+        held_then = {**{key: {} for key in bases}, shared.key: dict.fromkeys(chunks, 0)}
         self._send(worker, request, replies, held_then)
         return False
 
-    def _send(
-        self, worker: Worker, request: Request, replies: Replies, held: dict[int, dict[int, int]]
-    ) -> int:
-        """Send a request, with what the actor is to forget; return its number.
+    def _send(self, worker: Worker, request: Request, replies: Replies, held_then: Held) -> None:
+        """Send a request, with the keys that the actor is to free.
 
-        held: what the actor holds of each key once it has succeeded
+        held_then: what the actor holds more if it succeeds
         """
-        number = next(self.numbers)
         with self.lock:
             unused = worker.known.keys() - {one.key for one in self.shared.values()}
             for key in unused:
                 del worker.known[key]
-            if request.task is not None:
-                worker.tasks.add(number)
-            elif held:
-                worker.delivery = number
-            forget = [*request.forget, *unused]
-            message = pickle.dumps(request._replace(number=number, forget=forget), 5)
+            message = pickle.dumps(request._replace(forget=[*request.forget, *unused]), 5)
             self.bytes_moved += len(message)
 
         def done(found: Any) -> None:
@@ -468,22 +448,20 @@ class WorkerPool:
             # An actor that was released while it worked ends its work by Cancelled.
             is_lost = is_error or isinstance(value, Cancelled)
             with self.lock:
-                worker.tasks.discard(number)
-                if worker.delivery == number:
+                worker.tasks.discard(request.number)
+                if worker.delivery == request.number:
                     worker.delivery = 0
                 if is_lost:
-                    self._lose(worker)
+                    self.losses += self.drop(worker)
                 else:
                     self.losses = 0
                     self.bytes_moved += len(found)
                 if succeeded:
-                    for key, numbers in held.items():
+                    for key, numbers in held_then.items():
                         worker.known.setdefault(key, {}).update(numbers)
-                is_lost = is_lost or self.workers.get(worker.name) is not worker
-            replies.put(Reply(worker, number, value, is_lost))
+            replies.put(Reply(worker, request.number, value, is_lost))
 
         self.connection.send(worker.actor, message, done)
-        return number
 
     def _next_reply(self, replies: Replies) -> Reply | None:
         """Return the next reply; None after a heartbeat.
@@ -498,11 +476,11 @@ class WorkerPool:
             raise self.fail("the workers lose their data repeatedly")
         if reply is None or reply.is_lost or not isinstance(error := reply.value, BaseException):
             return reply
-        if isinstance(error, (*SPILL_ERRORS, TransferError)):
+        if isinstance(error, OutputError | TransferError):
             reason = f"worker {reply.worker.name}: {error}"
-            if isinstance(error, SPILL_ERRORS) and self.exclude(reply.worker, reason):
+            # Other workers may have room on their disks for spill files.
+            if isinstance(error, OutputError | SpillError) and self.exclude(reply.worker, reason):
                 return reply._replace(is_lost=True)
-            assert isinstance(error, RandsvmError)
             raise type(error)(reason)
         raise error
 
@@ -513,15 +491,10 @@ class WorkerPool:
             self.connection.close().join(CLOSING_SECONDS)
 
 
-def _identity(value: Any) -> int:
-    """Return the key of a value in WorkerPool.shared."""
-    return id(value.store if isinstance(value, Dataset) else value)
-
-
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles shared values and views of shared data sets as calls with the key."""
 
-    def __init__(self, stream: io.BytesIO, shared: dict[int, Shared]) -> None:
+    def __init__(self, stream: io.BytesIO, shared: Mapping[int, Shared]) -> None:
         super().__init__(stream, protocol=5)
         self.shared = shared
 

@@ -62,13 +62,16 @@ class StateCell(Generic[State]):
 
 
 class ShardStates(Generic[State]):
-    """One state for each shard, in the process that holds the rows of the shard.
+    """The states of some shards in this process.
 
     Changes are numbered from 0. Those from number `first` on wait in `changes` for the next query.
     """
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self.shards, self.first = shards, 0
+    def __init__(
+        self, executor: Executor, shards: Sequence[Shard], cells: dict[int, StateCell[State]]
+    ) -> None:
+        self.executor, self.shards, self.cells = executor, shards, cells
+        self.first = 0
         self.changes: list[Change[State]] = []
 
     @property
@@ -92,11 +95,19 @@ class ShardStates(Generic[State]):
 
         Reports of consecutive shards may be added up and come as one.
         """
-        raise NotImplementedError
+        first, changes = self.first, list(self.changes)
+
+        def work(shard: Shard) -> Report:
+            return self.cells[shard.number].query(first, changes, function)
+
+        for shard, report in zip(self.shards, self.executor.map(work, self.shards), strict=True):
+            yield shard.stop - shard.start, report
+        # These states are never lost, so changes that all have seen are dropped.
+        self.restart()
 
     def close(self) -> None:
         """Free the states; no method may be called afterwards."""
-        raise NotImplementedError
+        self.cells.clear()
 
 
 class Executor:
@@ -136,7 +147,8 @@ class Executor:
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         """Return the states make(shard)."""
-        return LocalStates(self, make, shards)
+        cells = {shard.number: StateCell(make(shard)) for shard in shards}
+        return ShardStates(self, shards, cells)
 
     def single_threaded(self) -> Executor:
         """Return the executor for work that this process does best in the calling thread."""
@@ -165,27 +177,3 @@ class Executor:
 
     def close(self) -> None:
         """End the connection to the workers; no method may be called afterwards."""
-
-
-class LocalStates(ShardStates[State]):
-    """States in this process. They are never lost, so changes that all have seen are dropped."""
-
-    def __init__(
-        self, executor: Executor, make: Callable[[Shard], State], shards: Sequence[Shard]
-    ) -> None:
-        super().__init__(shards)
-        self.executor = executor
-        self.cells = {shard.number: StateCell(make(shard)) for shard in shards}
-
-    def query(self, function: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
-        first, changes = self.first, list(self.changes)
-
-        def work(shard: Shard) -> Report:
-            return self.cells[shard.number].query(first, changes, function)
-
-        for shard, report in zip(self.shards, self.executor.map(work, self.shards), strict=True):
-            yield shard.stop - shard.start, report
-        self.restart()
-
-    def close(self) -> None:
-        self.cells.clear()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,9 +43,6 @@ from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import PredictParams, Resources
-
-if TYPE_CHECKING:
-    from randsvm.cluster.executor import Calls
 
 # The first words of a file of label sets.
 LABEL_SETS = "label sets of coverage"
@@ -253,8 +250,7 @@ class _FilePrediction:
                 in_order: Callable[..., Iterator[PredictedRows]]
                 in_order = partial(pool.map_in_order, lambda call: call())
             else:
-                calls = calls_on_cluster(resources.cluster, model)
-                in_order = stack.enter_context(calls).in_order
+                in_order = stack.enter_context(calls_on_cluster(resources.cluster, model))
             for block in self.rows.blocks(self.progress.on_event, resources.workers):
                 parts = slices(len(block), model.rows_at_once)
                 yield block, in_order(partial(predict, *csr_rows(block, part)) for part in parts)
@@ -425,13 +421,18 @@ def predicted_rows(
     return PredictedRows(f, predicted, chances, rows.unseen)
 
 
-def calls_on_cluster(address: str, model: Model) -> Calls:
-    """Return a context in which the workers of a cluster compute calls that use the model."""
+def calls_on_cluster(
+    address: str, model: Model
+) -> AbstractContextManager[Callable[..., Iterator[PredictedRows]]]:
+    """Return a context in which the workers of a cluster compute calls that use the model.
+
+    Its value yields the results of calls in order.
+    """
     # dask is optional, and its import takes a second.
     try:
-        from randsvm.cluster.executor import Calls
+        from randsvm.cluster.executor import calls_on
     except ImportError as error:
         raise ParameterError(
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
-    return Calls(address, model)
+    return calls_on(address, model)

@@ -18,11 +18,11 @@ import numpy as np
 import oracle
 import pytest
 from base import Resources
-from clusters import Calls, ClusterExecutor, WorkerPool
+from clusters import ClusterExecutor, WorkerPool, calls_on
 from commands import run_predict, run_train
 from learning import Data, board, read_log
 from model_files import load_model
-from rows import Executor, LocalStates, ParseOptions, dataset
+from rows import Executor, ParseOptions, dataset
 from simulated_cluster import SimulatedCluster, simulate_clusters
 
 import randsvm
@@ -135,8 +135,7 @@ class Schedule:
             D.executor.states(partial(Digest, D, factor), D.shards)
             for D in (self.local, self.remote)
         ]
-        assert isinstance(both[0], LocalStates)
-        assert not isinstance(both[1], LocalStates)
+        assert type(both[0]) is not type(both[1])
         self.states.append(both)
 
     def end(self):
@@ -246,6 +245,15 @@ def test_a_worker_that_is_busy_with_other_work_is_waited_for_once(cluster):
     assert cluster.workers["worker 0"].actors
 
 
+def test_actors_free_what_the_client_no_longer_uses(cluster):
+    cluster, D = cluster
+    for _ in range(5):
+        queried(D)
+    actors = [actor for worker in cluster.workers.values() for actor in worker.actors]
+    # The data set, and the states of the last query.
+    assert [len(actor.held) for actor in actors] == [2, 2]
+
+
 class Unreadable:
     """A result that the client cannot read."""
 
@@ -298,9 +306,9 @@ def test_the_threads_of_a_worker_get_a_shared_object_once(monkeypatch):
     cluster.workers["worker 0"].threads, cluster.durations = 4, [100.0] * 4
     simulate_clusters(monkeypatch, lambda workers: cluster)
     model = np.ones(100_000)
-    with Calls("1", model) as calls:
-        assert list(calls.in_order([partial(np.sum, model)] * 20)) == [1e5] * 20
-    assert model.nbytes < calls.worker_pool.bytes_moved < 2 * model.nbytes
+    with calls_on("1", model) as in_order:
+        assert list(in_order([partial(np.sum, model)] * 20)) == [1e5] * 20
+    assert model.nbytes < cluster.bytes_sent < 2 * model.nbytes
 
 
 # --- whole runs --------------------------------------------------------------------------------

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from randsvm.cluster import connection, executor
 from randsvm.cluster.connection import Connection
-from randsvm.cluster.executor import Calls, ClusterExecutor
+from randsvm.cluster.executor import ClusterExecutor, calls_on
 from randsvm.cluster.workers import WorkerPool

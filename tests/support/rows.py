@@ -31,7 +31,7 @@ from randsvm.data.points import Points
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.data.scaling import Scaling, Statistics
-from randsvm.data.shard_executor import Executor, LocalStates, Shard, StateCell
+from randsvm.data.shard_executor import Executor, Shard, StateCell
 from randsvm.errors import SpillError
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources

@@ -77,7 +77,7 @@ class SimulatedCluster:
         self.numbers = itertools.count()
         self.workers: dict[str, SimulatedWorker] = {}
         self.expected_workers = 0
-        self.sent = self.calls = 0
+        self.sent = self.calls = self.bytes_sent = 0
         self.durations: list[float] = []
         names = [self.add() for _ in range(workers)]
         self.reliable = names[0] if workers > 1 else None
@@ -187,7 +187,7 @@ class SimulatedCluster:
 
     def send(self, actor: Any, message: bytes, done: Callable[[Any], object]) -> None:
         name, found = actor
-        self.sent += 1
+        self.sent, self.bytes_sent = self.sent + 1, self.bytes_sent + len(message)
         end = self.time + self.durations.pop(0) if self.durations else 0.0
         freed = len(found.freed)
 
