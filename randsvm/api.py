@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from randsvm.data.dataset import Source
     from randsvm.data.in_memory import Arrays
     from randsvm.models.fitted import FittedModel
-    from randsvm.training.job import Job
     from randsvm.training.run import Trainer
 
     # A data frame has no type that is known without pandas or pyarrow.
@@ -142,23 +141,20 @@ def train(
     else:
         from randsvm.training import run
 
-        trainer = _trainer(algorithm, job, *own)
+        trainer: Trainer[Any]
+        if algorithm == "sgd":
+            from randsvm.training.linear_machine import LinearTrainer
+
+            trainer = LinearTrainer(algorithm, job)
+        else:
+            from randsvm.training.kernel_machine import KernelTrainer
+
+            trainer = KernelTrainer(algorithm, job, *own)
         trained, outcome = run.train(trainer, source, target, params, watch)
     classes: Any = None
     if isinstance(source, Arrays) and not trained.is_one_class:
         classes = original_labels(source, trained.labels)
     return FittedModel(trained, outcome, job.resources.workers, classes)
-
-
-def _trainer(algorithm: str, job: Job, *own: Any) -> Trainer[Any]:
-    """Return the trainer. own : the parameters of the algorithm, if it has any."""
-    if algorithm == "sgd":
-        from randsvm.training.linear_machine import LinearTrainer
-
-        return LinearTrainer(algorithm, job)
-    from randsvm.training.kernel_machine import KernelTrainer
-
-    return KernelTrainer(algorithm, job, *own)
 
 
 def _source(data: Data) -> Source:

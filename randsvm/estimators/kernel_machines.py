@@ -241,13 +241,14 @@ class KernelClassifier(KernelMachine, Classifier):
         by_pair = self._has_pairs and self.decision_function_shape != "ovo"
         return class_values(f, len(self.classes_)) if by_pair else f
 
-    def _predicted(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
+    def predict(self, X: Any) -> np.ndarray:
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
         if self.break_ties and len(self.classes_) > 2:
             return self.classes_[self._values(X).argmax(axis=1)]
-        return super()._predicted(X)
+        return super().predict(X)
+
+    predict.__doc__ = BaseSVM.predict.__doc__
 
     def _has_probabilities(self) -> bool:
         return bool(self.probability) and self.probability != "deprecated"

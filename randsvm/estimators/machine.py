@@ -237,9 +237,6 @@ class BaseSVM(BaseEstimator):
         ndarray of shape (n_samples,)
             Labels as in fit, targets, or of OneClassSVM 1 for rows inside the region, else -1.
         """
-        return self._predicted(X)
-
-    def _predicted(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         return self.model_.predict(self._checked_rows(X, reset=False))
 

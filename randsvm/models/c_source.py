@@ -26,7 +26,15 @@ BEGINNING: bytes = b"/* randsvm model in C"
 PLACE = '#include "model.h"\n'
 # Terms with a larger share of nonzeros are stored with their zeros.
 DENSE = 0.4
-REAL = "randsvm_real"
+# Type of the entries of a table -> their type in C.
+TYPES = {
+    "float64": "randsvm_real",
+    "float32": "float",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "int",
+}
 # A shift of this many deviations takes six of the 24 bits of a float.
 FAR_FROM_0 = 64
 
@@ -34,7 +42,11 @@ FAR_FROM_0 = 64
 def c_source(model: Model, form: NormalForm) -> bytes:
     """Return the source of a model of a regression or of at least two classes."""
     code = Path(__file__).with_name("decision.c").read_text()
-    definitions = "\n".join([*_constants(model, form), "", *_tables(model, form)])
+    tables = [
+        _table(name, values) if isinstance(values, np.ndarray) else _texts(name, values)
+        for name, values in _tables(model, form).items()
+    ]
+    definitions = "\n".join([*_constants(model, form), "", *tables])
     return encoded(f"{_comment(model)}\n{code.replace(PLACE, definitions)}")
 
 
@@ -121,56 +133,49 @@ def _needs_double(model: Model) -> bool:
 # --- tables --------------------------------------------------------------------------------
 
 
-def _tables(model: Model, form: NormalForm) -> Iterator[str]:
-    yield _table(REAL, "offsets", form.b)
+def _tables(model: Model, form: NormalForm) -> dict[str, Any]:
+    """Return the tables by name: arrays of numbers, or sequences of texts."""
+    tables: dict[str, Any] = {"offsets": form.b}
     if form.factor is not None:
-        yield _table(REAL, "shift", form.shift)
-        yield _table(REAL, "factor", form.factor)
+        tables |= {"shift": form.shift, "factor": form.factor}
     if form.phi is None:
-        yield _table(REAL, "weights", form.L)
+        tables["weights"] = form.L
     else:
-        yield from _terms(form)
+        tables |= _terms(form)
     if model.labels:
-        yield _texts("labels", model.labels)
-    if model.int_labels:
-        yield _table("int", "label_values", np.array(model.int_labels))
+        tables["labels"] = model.labels
     if model.columns is not None:
         names = model.columns.feature_names[: form.inputs]
-        yield _texts("feature_names", names + [""] * (form.inputs - len(names)))
+        tables["feature_names"] = names + [""] * (form.inputs - len(names))
+    if model.int_labels:
+        tables["label_values"] = np.array(model.int_labels)
     if model.density_marks is not None:
-        yield _table(REAL, "marks", model.density_marks)
+        tables["marks"] = model.density_marks
     elif model.sigmoid is not None:
-        yield _table(REAL, "sigmoid_a", model.sigmoid[0])
-        yield _table(REAL, "sigmoid_b", model.sigmoid[1])
+        tables |= {"sigmoid_a": model.sigmoid[0], "sigmoid_b": model.sigmoid[1]}
+    return tables
 
 
-def _terms(form: NormalForm) -> Iterator[str]:
-    """Yield the tables of the terms c_j phi_j(v)."""
-    yield _table("int", "groups", form.groups)
-    yield _table("int", "columns", form.columns)
-    yield _table(REAL, "coefficients", form.c)
+def _terms(form: NormalForm) -> dict[str, np.ndarray]:
+    """Return the tables of the terms c_j phi_j(v)."""
+    tables = {"groups": form.groups, "columns": form.columns, "coefficients": form.c}
     if form.offset.ndim:
-        yield _table(REAL, "phases", form.offset)
+        tables["phases"] = form.offset
     if form.phi == "signs":
-        yield _table("int", "start", np.cumsum([0, *form.degree]))
-        yield _table("signed char", "signs", form.Z)
-        return
-    kind, Z = REAL if form.Z.dtype == np.float64 else "float", form.Z
-    if _is_sparse(form):
-        small = {2**7: "signed char", 2**15: "short"}
-        integer = next((small[limit] for limit in small if form.inputs < limit), "int")
-        yield _table("int", "start", Z.indptr)
-        yield _table(integer, "position", Z.indices)
-    yield _table(kind, "entries", Z.data if _is_sparse(form) else Z.toarray())
+        return tables | {"start": np.cumsum([0, *form.degree]), "signs": form.Z}
+    if not _is_sparse(form):
+        return tables | {"entries": form.Z.toarray()}
+    position = form.Z.indices.astype(np.min_scalar_type(-form.inputs))
+    return tables | {"start": form.Z.indptr, "position": position, "entries": form.Z.data}
 
 
-def _table(kind: str, name: str, values: np.ndarray) -> str:
+def _table(name: str, values: np.ndarray) -> str:
     """Return the definition of a constant array, of literals that read back to the same bits."""
     suffix = "f" if values.dtype == np.float32 else ""
     # The text of a float32 is its shortest one. C has no arrays of length 0.
     words = [f"{word}{suffix}" for word in values.ravel().astype(str).tolist()] or ["0"]
     text = fill(", ".join(words), 99, break_long_words=False, break_on_hyphens=False)
-    return f"static const {kind} {name}[{len(words)}] = {{\n{text}\n}};\n"
+    return f"static const {TYPES[values.dtype.name]} {name}[{len(words)}] = {{\n{text}\n}};\n"
 
 
 def _texts(name: str, texts: Sequence[str]) -> str:
