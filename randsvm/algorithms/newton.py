@@ -101,7 +101,7 @@ def minimise(
     # D of coefficients of 0 is 0.
     primal, dual, steps = np.full(K, inf), np.zeros(K), 0
     for k in range(K):
-        problem = _Problem(D, rows, objective, C, k, columns)
+        problem = _Problem(columns, objective, C, k)
         for number, best in enumerate(problem.steps(columns.variables(w[:, k], b[k]), gap)):
             w[:, k], b[k] = columns.weights(best.u)
             primal[k], dual[k], steps = best.primal, best.dual, max(steps, number)
@@ -111,7 +111,7 @@ def minimise(
 
 
 class Standardised:
-    """Columns of mean 0 and variance 1 as a change of variables.
+    """The columns of D with mean 0 and variance 1, as a change of variables.
 
     u : (d + 1,) holds w times the standard deviations, and b + <mean, w> as its last number.
     Without b the columns are divided by the roots of their mean squares, and the last number is 0.
@@ -125,7 +125,7 @@ class Standardised:
             return total
 
         mean, square = np.sum(list(D.map(sums)), axis=0) / D.n
-        self.bias, self.mean = bias, mean * bias
+        self.D, self.rows, self.bias, self.mean = D, rows, bias, mean * bias
         variance = square - self.mean**2
         # The weight of a constant column is 0 at the optimum, as b is free.
         self.deviation = np.sqrt(np.where(variance > CONSTANT * square, variance, 1.0))
@@ -171,21 +171,12 @@ class _Problem:
     these; empty: rows are read again.
     """
 
-    def __init__(
-        self,
-        D: Dataset,
-        rows: Rows,
-        objective: LinearObjective,
-        C: float,
-        k: int,
-        columns: Standardised,
-    ) -> None:
-        self.D, self.rows, self.objective, self.columns = D, rows, objective, columns
-        self.width = WIDTH
-        self.y, weights = objective.binary(D.labels(), D.weights(), k)
+    def __init__(self, columns: Standardised, objective: LinearObjective, C: float, k: int) -> None:
+        self.D, self.columns, self.objective, self.width = columns.D, columns, objective, WIDTH
+        self.y, weights = objective.binary(self.D.labels(), self.D.weights(), k)
         # A class of weight 0 has no losses; the coefficients of its rows are divided by C.
         self.C = np.maximum(C * weights, np.finfo(float).tiny)
-        self.beta0, self.beta, self.second = np.zeros((3, D.n))
+        self.beta0, self.beta, self.second = np.zeros((3, self.D.n))
         self.kept: dict[int, list[tuple[Matrix, np.ndarray]]] = {}
 
     def steps(self, u: np.ndarray, gap: float) -> Iterator[_Point]:
@@ -264,7 +255,7 @@ class _Problem:
         squared, epsilon = self.objective.is_squared, self.objective.epsilon or 0.0
         numbers, sides, products = np.zeros(4), np.zeros((3, 2)), np.zeros((len(w), 2))
         kept = []
-        for chunk in self.rows(shard):
+        for chunk in self.columns.rows(shard):
             X, at = chunk.X, slice(chunk.start, chunk.start + len(chunk.y))
             y, C, beta0 = self.y[at], self.C[at], self.beta0[at]
             residual = y - (X @ w + b)
@@ -313,7 +304,7 @@ class _Problem:
 
     def _all_rows(self, shard: Shard) -> Iterator[tuple[Matrix, np.ndarray]]:
         """Yield all rows of a shard and their second derivatives."""
-        for chunk in self.rows(shard):
+        for chunk in self.columns.rows(shard):
             yield chunk.X, self.second[chunk.start : chunk.start + len(chunk.y)]
 
 

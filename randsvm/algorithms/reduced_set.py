@@ -80,28 +80,43 @@ class ReducedSet:
 
 
 # fmt: off
-def choose(z: SampledSupportVectors, size: int, draws: Draws) -> ReducedSet:
-    """Choose up to `size` of the candidates z."""
-    r, d, least = z.f.copy(), z.diagonal.copy(), IN_SPAN * z.diagonal  # r = f - f~, d = K - L L'
+def choose(
+    full: KernelSolution, candidates: np.ndarray, f: np.ndarray, size: int, draws: Draws
+) -> ReducedSet:
+    """Choose up to `size` of the candidates.
+
+    full : a machine with its points; candidates : (T,) positions of support vectors, ascending;
+    f : (T,) their f without b; rounded values of f are precise enough here
+    """
+    assert full.points is not None
+    X, beta = full.points.X, full.beta
+    Z, others = X[candidates], np.setdiff1d(np.arange(len(full)), candidates)
+    layout = exact_layout(full.kernel, Z)
+    r, d = f.copy(), full.kernel.diagonal(squared_norms(Z))  # r = f - f~, d = K - L L'
+    least = IN_SPAN * d
     L, rows, c = np.empty((len(r), size), order="F"), np.empty(0, np.int64), np.empty(0)
     while (m := len(rows)) < size:
+        emit(Progress("choosing support vectors", m, None, "beat"))
         score = gains(r, d, least)
         k = min(size - m, max(MIN_BLOCK, min(BLOCK, m // BLOCKS)))
         B = draw(score, CANDIDATES * k, draws)               # |f - f~|^2 falls by r^2/d for one row
-        B = B[pursue(exact_gram(z.kernel, z.rows[B]) - L[B, :m] @ L[B, :m].T, r[B], k, least[B])]
+        B = B[pursue(exact_gram(full.kernel, Z[B]) - L[B, :m] @ L[B, :m].T, r[B], k, least[B])]
         if not len(B):
             break
-        G, f = z.columns(B)
+        G = layout.values(Z, Z[B])
+        f_B = G.T @ beta[candidates]
+        for at in slices(len(others), ROWS_AT_ONCE):
+            f_B += layout.values(X[others[at]], Z[B]).T @ beta[others[at]]
         G -= L[:, :m] @ L[B, :m].T                           # K less what the basis explains
         factor = scipy.linalg.cholesky(G[B], lower=True)
         G = scipy.linalg.solve_triangular(factor, G.T, lower=True).T
         L[:, m : m + len(B)], rows = G, np.concatenate([rows, B])
-        f -= L[B, :m] @ c
-        c = np.concatenate([c, scipy.linalg.solve_triangular(factor, f, lower=True)])
+        f_B -= L[B, :m] @ c
+        c = np.concatenate([c, scipy.linalg.solve_triangular(factor, f_B, lower=True)])
         r -= G @ c[m:]
         d -= np.einsum("ij,ij->i", G, G)
         d[B] = 0.0
-    return ReducedSet(rows, np.tril(L[rows, : len(rows)]), c)
+    return ReducedSet(candidates[rows], np.tril(L[rows, : len(rows)]), c)
 
 
 def pursue(G: np.ndarray, r: np.ndarray, k: int, least: np.ndarray) -> list[int]:
@@ -360,40 +375,6 @@ def total_reduction(
 Reduction: TypeAlias = tuple[ReducedMachine, Certificate]
 
 
-class SampledSupportVectors:
-    """Some support vectors of a machine as candidates for a basis.
-
-    diagonal : (T,) K(z, z) of the candidates; rounded values of f are precise enough here
-    chosen : (T,) positions of the candidates, ascending; X : (S, d) rows and beta : (S,) of all
-    support vectors; f : (T,) f of the candidates without b
-    """
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        X: CsrMatrix,
-        beta: np.ndarray,
-        chosen: np.ndarray,
-        f: np.ndarray,
-    ) -> None:
-        self.kernel, self.X, self.beta, self.f = kernel, X, beta, f
-        self.rows = X[chosen]
-        self.layout = exact_layout(kernel, self.rows)
-        self.diagonal = kernel.diagonal(squared_norms(self.rows))
-        self.chosen, self.others = chosen, np.setdiff1d(np.arange(len(beta)), chosen)
-
-    def columns(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kernel values of all candidates with those in B, (T, k), and f of B, (k,)."""
-        emit(Progress("choosing support vectors", 0, None, "beat"))
-        centres = self.rows[B]
-        K = self.layout.values(self.rows, centres)
-        f = K.T @ self.beta[self.chosen]
-        for at in slices(len(self.others), ROWS_AT_ONCE):
-            some = self.others[at]
-            f += self.layout.values(self.X[some], centres).T @ self.beta[some]
-        return K, f
-
-
 class Reducer:
     """Reduces the solution of one subtask.
 
@@ -442,9 +423,7 @@ class Reducer:
         keys = Draw(self.seed, CANDIDATES_DRAW).keys(0, S)
         candidates = np.sort(SmallestKeys.of(T, np.arange(S), keys).rows)
         f = self.f[full.rows[candidates]] - full.b
-        z = SampledSupportVectors(full.kernel, self.points.X, full.beta, candidates, f)
-        chosen = choose(z, size, Draws(self.seed, REDUCTION_DRAW))
-        return replace(chosen, rows=candidates[chosen.rows])
+        return choose(full, candidates, f, size, Draws(self.seed, REDUCTION_DRAW))
 
     def _needed(self, chosen: ReducedSet) -> int:
         """Return an estimate of the fewest support vectors with at most the planned cost.

@@ -252,18 +252,6 @@ def _coefficients(degree: int, gamma: float, coef0: float) -> np.ndarray:
 # --- maps over given features ------------------------------------------------------------------
 
 
-def _project(X: Matrix, W: np.ndarray, out: np.ndarray) -> None:
-    """Compute out = X W.
-
-    X : (m, d) dense or CSR, float32 or float64; W : (d, n) float32, C-contiguous; out is float32,
-    or float64 if X is.
-    """
-    if not isinstance(X, np.ndarray) or out.dtype != X.dtype:
-        out[...] = X @ W
-    else:
-        np.matmul(X, W, out=out)
-
-
 class FeatureTransform:
     """A random map for rows of d given features. Threads may share it.
 
@@ -332,17 +320,13 @@ class _FourierFeatures(FeatureTransform):
         return self.W, self.b, np.array(self.scale)
 
     def fill(self, X: Matrix, out: np.ndarray) -> None:
-        if X.dtype == np.float64:
+        phases = X @ self.W
+        if phases.dtype == np.float64:
             # Large phases: in float32 their remainders modulo 2 pi would have too few digits. So
             # the remainders are computed in float64.
-            phases = np.empty(out.shape)
-            _project(X, self.W, phases)
-            np.remainder(phases, 2 * math.pi, out=phases)
-            out[...] = phases
-        else:
-            _project(X, self.W, out)
-        out += self.b
-        np.cos(out, out=out)
+            phases = np.remainder(phases, 2 * math.pi).astype(np.float32)
+        phases += self.b
+        np.cos(phases, out=out)
         out *= self.scale
 
 
@@ -381,11 +365,7 @@ class _MaclaurinFeatures(FeatureTransform):
         return np.sign(W).astype(np.int8), degrees, self.scales[self.place], np.array(length)
 
     def fill(self, X: Matrix, out: np.ndarray) -> None:
-        m, N = out.shape
-        product, room = np.empty((m, N), np.float32), np.empty(m * N, np.float32)
-        product[:] = self.scales
+        product = np.tile(self.scales, (len(out), 1))
         for W in self.W:
-            factor = room[: m * W.shape[1]].reshape(m, W.shape[1])
-            _project(X, W, factor)
-            product[:, : W.shape[1]] *= factor
+            product[:, : W.shape[1]] *= (X @ W).astype(np.float32, copy=False)
         np.take(product, self.place, axis=1, out=out, mode="clip")

@@ -12,12 +12,17 @@ from randsvm.arrays import Matrix, sum_in_order
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.parameters.sgd import CRAMMER_SINGER, LOSSES, OUTSIDE
+from randsvm.parameters.sgd import CRAMMER_SINGER, LOSS_NAMES, LOSSES, OUTSIDE
 
 # Relative difference of two sums of the same products in different orders.
 ROUNDING = 1e-9
 # LIBLINEAR's solvers of a regression by its loss.
 SOLVER_OF_REGRESSION_LOSS = {"hinge": "L2R_L1LOSS_SVR_DUAL", "squared-hinge": "L2R_L2LOSS_SVR"}
+# The loss of each solver of LIBLINEAR, but for CRAMMER_SINGER.
+LOSS_OF_SOLVER = {
+    **{LOSSES[name].solver: name for name in LOSS_NAMES},
+    **{solver: loss for loss, solver in SOLVER_OF_REGRESSION_LOSS.items()},
+}
 
 
 class Linear(NamedTuple):

@@ -39,10 +39,10 @@ from randsvm.models.model_text import load, save
 from randsvm.models.row_files import RowFiles
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags, require
 from randsvm.parameters.run import DataParams
-from randsvm.parameters.sgd import CRAMMER_SINGER, LOSS_NAMES, LOSSES, OUTSIDE, SgdParams
+from randsvm.parameters.sgd import CRAMMER_SINGER, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
-    SOLVER_OF_REGRESSION_LOSS,
+    LOSS_OF_SOLVER,
     Linear,
     LinearFindings,
     LinearObjective,
@@ -227,10 +227,13 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         for number in sgd.sgd(rows, learner, epochs, self.rng, self.groups):
             last = self.progressive = learner.progressive(before)
             before = learner.sums
-            loss = None if held_out is None else self._mean_loss(held_out, learner.linear)
-            falls = loss is None or loss < lowest
-            if loss is not None and falls:
-                lowest, self.found = loss, learner.linear
+            loss, falls = None, True
+            if held_out is not None:
+                linear = learner.linear
+                found = evaluate_linear(held_out, linear, self.objective)
+                loss = self.objective.total(found, linear) / found.weight
+                if falls := loss < lowest:
+                    lowest, self.found = loss, linear
             emit(
                 Epoch(
                     number=number,
@@ -245,10 +248,6 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             if not falls:
                 self.stopped = Stopped(StopReason.HELD_OUT_LOSS)
                 return
-
-    def _mean_loss(self, rows: Dataset, linear: Linear) -> float:
-        found = evaluate_linear(rows, linear, self.objective)
-        return self.objective.total(found, linear) / found.weight
 
     def _reach(self, gap: float) -> None:
         """Make Newton steps until the duality gap, or as many as are allowed."""
@@ -531,11 +530,9 @@ def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
         ) from None
     if params.weights:
         weights = class_weights(params.weights, old.labels, [1] * len(old.labels))
-    losses = {LOSSES[name].solver: name for name in LOSS_NAMES}
-    losses |= {solver: name for name, solver in SOLVER_OF_REGRESSION_LOSS.items()}
     steps = SgdSchedule(
         weights=np.array(weights),
-        loss=losses.get(old.solver, "hinge"),
+        loss=LOSS_OF_SOLVER.get(old.solver, "hinge"),
         crammer_singer=old.solver == CRAMMER_SINGER,
         epsilon=float(metadata["epsilon"]) if "epsilon" in metadata else None,
         origin=float(metadata.get(ORIGIN, "0")),
@@ -697,9 +694,9 @@ class UpdateRun(TrainingRun):
         )
 
     def write(self, outcome: Trained) -> None:
-        self.saved_model = self._write(outcome.stopped)
+        self._write(outcome.stopped)
 
-    def _write(self, stopped: str) -> LinearModel:
+    def _write(self, stopped: str) -> None:
         learner, old = self.learner, self.old
         # Other lines of the old model, as its gap, are not true of these weights.
         metadata = {
@@ -717,7 +714,7 @@ class UpdateRun(TrainingRun):
         )
         if self.path is not None:
             save(model, self.path)
-        return model
+        self.saved_model = model
 
 
 def _rows_in_order(

@@ -319,3 +319,14 @@ def test_rounding_above_the_objectives_is_said_and_not_hidden(tmp_path, capsys):
     assert (found.primal, found.dual) == (3, 2)
     with pytest.raises(GapError):
         run_predict("certify", train, path, "-c", 1, "--require-gap", 0.5)
+
+
+def test_rows_of_novelty_detection_need_no_labels(tmp_path):
+    y, X = oracle.two_gaussians(200)
+    named, unnamed, model = (tmp_path / name for name in ("named", "unnamed", "m"))
+    write_rows(named, y, X)
+    unnamed.write_text(oracle.svmlight_text(["?"] * len(y), X))
+    run_train("-q", "-s", "one-class", unnamed, model)
+    found = [randsvm.certify(path, model, params=CertifyParams()) for path in (named, unnamed)]
+    assert found[0].primal == found[1].primal
+    assert found[1].gap <= 1e-3
