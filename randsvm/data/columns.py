@@ -161,34 +161,22 @@ class Columns:
 
     def to_json(self) -> str:
         """Return the text that `from_json` reads."""
-        columns: list[dict[str, Any]] = []
-        for column in self.columns:
-            entry: dict[str, Any] = {"name": column.name}
-            if column.categories is not None:
-                entry["categories"] = list(column.categories)
-            if column.mean is not None:
-                entry["mean"] = column.mean
-            columns.append(entry)
-        found: dict[str, Any] = {
-            "format": self.format,
-            "header": self.header,
-            "label": self.label,
-            "fill": self.fill,
-            "columns": columns,
-        }
-        more = {"others": self.others, "missing": self.missing}
-        return json.dumps(found | {key: value for key, value in more.items() if value})
+        columns = [
+            {name: value for name, value in vars(column).items() if value is not None}
+            for column in self.columns
+        ]
+        found = {**vars(self), "columns": columns}
+        optional = "others", "missing"
+        return json.dumps({key: found[key] for key in found if found[key] or key not in optional})
 
     @staticmethod
     def from_json(text: str) -> Columns:
         """Return the columns of a model. Raise ValueError for another text."""
         try:
             found = json.loads(text)
-            columns = tuple(map(_column, found["columns"]))
-            label = found["label"]
-            given = found.get("others", [])
+            columns, label = tuple(map(_column, found["columns"])), found["label"]
+            given, missing = found.get("others", []), found.get("missing", [])
             others = tuple(sorted((position, name) for position, name in given))
-            missing = found.get("missing", [])
             width = len(columns) + len(others)
             names = {column.name for column in columns} | {name for _, name in others}
             valid = (
@@ -209,15 +197,8 @@ class Columns:
                 raise TypeError
         except (TypeError, KeyError, ValueError, RecursionError):
             raise ValueError(f"expected the columns of a table, found {text[:40]!r}") from None
-        return Columns(
-            found["format"],
-            found["header"],
-            label,
-            found["fill"],
-            columns,
-            others,
-            tuple(missing),
-        )
+        own = {"columns": columns, "others": others, "missing": tuple(missing)}
+        return Columns(found["format"], found["header"], label, found["fill"], **own)
 
 
 def _column(entry: dict[str, Any]) -> Column:

@@ -395,72 +395,57 @@ def _fault(rows: _svmlight.Rows, labels: Labels, zero_based: bool) -> Fault | No
     if bad is None:
         return None
     kind, token, line, column, previous = bad
+    if kind == _svmlight.LABEL:
+        return line, column, _label_problem(token, labels)
+    if kind == _svmlight.FEATURE:
+        return line, column, _feature_problem(token, previous, zero_based)
     found = quoted(token) if token else "the end of the row"
-    if kind == _svmlight.NUL:
-        problem = "expected text, found a NUL byte"
-    elif kind == _svmlight.QUERY:
-        reason = "" if token.startswith(b"qid:") else " (--groups qid needs it in each row)"
-        problem = f"expected qid:number, found {found}{reason}"
-    elif kind == _svmlight.COST:
-        problem = f"expected cost:weight from 0 to 3.4e38, found {found}"
-    elif kind == _svmlight.NUMBER:
-        rule = f"-t precomputed: rows are numbered 1 to {MAX_NUMBER}"
-        problem = f"expected 0:number ({rule}), found {found}"
-    elif kind == _svmlight.LABEL:
-        problem = _label_problem(token, labels)
-    else:
-        problem = _feature_problem(token, previous, zero_based)
-    return line, column, problem
+    reason = "" if token.startswith(b"qid:") else " (--groups qid needs it in each row)"
+    rule = f"-t precomputed: rows are numbered 1 to {MAX_NUMBER}"
+    problems = {
+        _svmlight.NUL: "expected text, found a NUL byte",
+        _svmlight.QUERY: f"expected qid:number, found {found}{reason}",
+        _svmlight.COST: f"expected cost:weight from 0 to 3.4e38, found {found}",
+        _svmlight.NUMBER: f"expected 0:number ({rule}), found {found}",
+    }
+    return line, column, problems[kind]
 
 
 def _label_problem(token: bytes, labels: Labels) -> str:
     text = files.decoded(token)
-    if ":" in text:
-        expected = "a label"
-    elif text.count(",") > 1:
-        expected = "label index:value ... with spaces between them (is it a CSV file?)"
-    elif "," in text:
-        expected = "one label"
-    elif text == UNLABELLED:
-        expected = "a label (unlabelled rows are for prediction only)"
-    elif NOT_FINITE.fullmatch(text) or NUMBER.fullmatch(text):
-        expected = "a finite label"
-    elif labels == "class":
-        expected = "a label without control characters"
-    else:
-        expected = "a number as label"
+    rules = (
+        (":" in text, "a label"),
+        (text.count(",") > 1, "label index:value ... with spaces between them (is it a CSV file?)"),
+        ("," in text, "one label"),
+        (text == UNLABELLED, "a label (unlabelled rows are for prediction only)"),
+        (NOT_FINITE.fullmatch(text) or NUMBER.fullmatch(text), "a finite label"),
+        (labels == "class", "a label without control characters"),
+        (True, "a number as label"),
+    )
+    expected = next(words for is_broken, words in rules if is_broken)
     return f"expected {expected}, found {quoted(token)}"
 
 
 def _feature_problem(token: bytes, previous: int, zero_based: bool) -> str:
-    index, colon, value = token.partition(b":")
-    if index == b"qid" and colon:
-        return f"expected qid: directly after the label, found {quoted(token)}"
-    if index == b"cost" and colon:
-        return f"expected cost: once, before the features, found {quoted(token)}"
-    if not (index and value):
-        return f"expected index:value, found {quoted(token)}"
-    if not index.isdigit():
-        return f"expected an index in digits, found {quoted(index)}"
-    digits = index.lstrip(b"0") or b"0"
-    if len(digits) > 10 or int(digits) > MAX_INDEX:
-        return f"expected an index of at most {MAX_INDEX}, found {shortened(digits)}"
-    if digits == b"0" and not zero_based:
-        return "expected an index of 1 or more (from 0: train with --zero-based), found 0"
-    if int(digits) <= previous:
-        return f"expected an index above {previous}, found {shortened(digits)}"
-    return _value_problem(digits, value)
-
-
-def _value_problem(digits: bytes, value: bytes) -> str:
-    text = files.decoded(value)
-    if NOT_FINITE.fullmatch(text):
-        expected = "a finite value"
-    elif NUMBER.fullmatch(text):
-        expected = "a value within float32 (3.4e38)"
-    else:
-        expected = f"a number after {shortened(digits)}:"
-    return f"expected {expected}, found {quoted(value)}"
+    index, _, value = token.partition(b":")
+    text, digits = files.decoded(value), index.lstrip(b"0") or b"0"
+    is_small = digits.isdigit() and len(digits) <= len(str(MAX_INDEX))
+    number = int(digits) if is_small else MAX_INDEX + 1
+    short = shortened(digits)
+    rules = (
+        (token.startswith(b"qid:"), "qid: directly after the label", quoted(token)),
+        (token.startswith(b"cost:"), "cost: once, before the features", quoted(token)),
+        (not (index and value), "index:value", quoted(token)),
+        (not index.isdigit(), "an index in digits", quoted(index)),
+        (number > MAX_INDEX, f"an index of at most {MAX_INDEX}", short),
+        (number < 1 - zero_based, "an index of 1 or more (from 0: train with --zero-based)", "0"),
+        (number <= previous, f"an index above {previous}", short),
+        (NOT_FINITE.fullmatch(text), "a finite value", quoted(value)),
+        (NUMBER.fullmatch(text), "a value within float32 (3.4e38)", quoted(value)),
+        (True, f"a number after {short}:", quoted(value)),
+    )
+    expected, found = next(words for is_broken, *words in rules if is_broken)
+    return f"expected {expected}, found {found}"
 
 
 # ---- writing ----------------------------------------------------------------------------------
