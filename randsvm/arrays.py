@@ -193,6 +193,30 @@ class CsrMatrix:
         return starts, rows, values
 
 
+def find_columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the column of each index among ascending features, and whether it exists, (m,)."""
+    if len(features) and features[-1] - features[0] == len(features) - 1:
+        # Searching takes several times as long.
+        column = indices - features[0]
+        return column, (column >= 0) & (column < len(features))
+    column = np.searchsorted(features, indices)
+    inside = np.flatnonzero(column < len(features))
+    found = np.zeros(len(indices), bool)
+    found[inside] = features[column[inside]] == indices[inside]
+    return column, found
+
+
+def rows_over(
+    features: np.ndarray, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+) -> tuple[CsrMatrix, np.ndarray]:
+    """Return rows over ascending features, and whether each value has a column, (values,) bool."""
+    column, used = find_columns(features, indices)
+    if not used.all():
+        indptr = np.concatenate([[0], np.cumsum(used)])[indptr]
+        column, values = column[used], values[used]
+    return CsrMatrix(values, column, indptr, (len(indptr) - 1, len(features))), used
+
+
 # Rows, sparse or dense.
 Matrix: TypeAlias = "CsrMatrix | np.ndarray"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix
+from randsvm.arrays import CsrMatrix, rows_over
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
 
@@ -59,6 +59,7 @@ def matches(D: Dataset, Z: CsrMatrix, features: np.ndarray) -> Matches:
     to the same bits (a stored zero adds nothing). Rows whose products agree are equal, or differ by
     less than rounding, which is good enough to start from their coefficients.
     """
+    possible = np.ones(Z.shape[0], bool)
     weights = np.random.Generator(np.random.Philox(0)).standard_normal((D.d, 2))
     dtype: type = np.float64 if D.summary.float64 or D.scaling is not None else np.float32
 
@@ -67,8 +68,11 @@ def matches(D: Dataset, Z: CsrMatrix, features: np.ndarray) -> Matches:
         return (X @ weights).view(np.complex128)[:, 0]
 
     Z = Z.astype(dtype, copy=False)
-    Z, possible = _over(D.summary.features, Z, features)
-    keys, groups = np.unique(products(Z), return_inverse=True)
+    X, known = rows_over(D.summary.features, Z.indptr, features[Z.indices], Z.data)
+    row = np.repeat(np.arange(len(possible)), np.diff(Z.indptr))
+    # Stored zeros of other features change nothing.
+    possible[row[(Z.data != 0) & ~known]] = False
+    keys, groups = np.unique(products(X), return_inverse=True)
 
     def find(shard: Shard) -> tuple[np.ndarray, np.ndarray]:
         own = products(D.chunk_matrix(shard).astype(dtype, copy=False))
@@ -79,23 +83,6 @@ def matches(D: Dataset, Z: CsrMatrix, features: np.ndarray) -> Matches:
     parts = list(D.map(find)) if len(keys) else [(np.empty(0, np.int64),) * 2]
     rows, found = (np.concatenate(of) for of in zip(*parts, strict=True))
     return Matches(np.where(possible, groups, NOT_FOUND), rows, found)
-
-
-def _over(columns: np.ndarray, Z: CsrMatrix, features: np.ndarray) -> tuple[CsrMatrix, np.ndarray]:
-    """Return Z over other columns, and whether each row keeps all its nonzeros, (m,) bool.
-
-    Stored zeros are dropped.
-    """
-    known = np.isin(features, columns)
-    row = np.repeat(np.arange(Z.shape[0]), np.diff(Z.indptr))
-    nonzero, here = Z.data != 0, known[Z.indices]
-    possible = np.ones(Z.shape[0], bool)
-    possible[row[nonzero & ~here]] = False
-    kept = nonzero & here
-    ends = np.cumsum(np.bincount(row[kept], minlength=Z.shape[0]))
-    indices = np.searchsorted(columns, features)[Z.indices[kept]]
-    starts = np.concatenate([[0], ends])
-    return CsrMatrix(Z.data[kept], indices, starts, (Z.shape[0], len(columns))), possible
 
 
 def _with_occurrence(keys: np.ndarray) -> np.ndarray:

@@ -20,13 +20,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import CsrMatrix, slices, squared_norms
+from randsvm.arrays import CsrMatrix, rows_over, slices, squared_norms
 from randsvm.data import svmlight
 from randsvm.data.labels import label_values
 from randsvm.errors import ExportError, ModelError, ParameterError
 from randsvm.events import Exported, Notice, Progress, Watch, emit, listening, silent
 from randsvm.models.c_source import BEGINNING, c_source
-from randsvm.models.model import Model, over
+from randsvm.models.model import Model
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.normal_form import NormalForm, normal_form
 from randsvm.models.row_files import RowFiles, csr_rows
@@ -147,7 +147,7 @@ def _rows_of_files(model: Model, inputs: int, row_files: RowFiles) -> Iterator[C
     cut_values = done = 0
     for block in row_files.blocks():
         for at in slices(len(block), _rows_at_once(inputs)):
-            X, used = over(features, *csr_rows(block, at))
+            X, used = rows_over(features, *csr_rows(block, at))
             cut_values += int((~used).sum())
             yield X
         done += len(block)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix
+from randsvm.arrays import Matrix, find_columns, rows_over
 from randsvm.data.columns import Columns
 from randsvm.data.labels import label_values
 from randsvm.data.scaling import Scaling
@@ -175,7 +175,7 @@ class Model:
         unseen = np.empty(0, np.int32)
         if self.scaling is not None:
             indptr, indices, values, unseen = self.scaled(indptr, indices, values)
-        X, used = over(self.features, indptr, indices, values)
+        X, used = rows_over(self.features, indptr, indices, values)
         extra: np.ndarray = np.zeros(len(indptr) - 1)
         if not used.all():
             # A feature that no support vector has still counts in |x|^2, as in LIBSVM.
@@ -192,7 +192,7 @@ class Model:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the arrays of scaled rows, without unseen features, and these; see `rows`."""
         assert self.scaling is not None and self.seen is not None
-        rows, known = over(self.seen, indptr, indices, values)
+        rows, known = rows_over(self.seen, indptr, indices, values)
         X = self.scaling.apply(rows)
         return X.indptr, self.seen[X.indices], X.data, indices[~known]
 
@@ -203,27 +203,3 @@ class Model:
             v for v in label_values(self.labels) if isinstance(v, int) and -(2**31) <= v < 2**31
         ]
         return tuple(values) if len(values) == len(self.labels) else None
-
-
-def find_columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the column of each index among ascending features, and whether it exists, (m,)."""
-    if len(features) and features[-1] - features[0] == len(features) - 1:
-        # Searching takes several times as long.
-        column = indices - features[0]
-        return column, (column >= 0) & (column < len(features))
-    column = np.searchsorted(features, indices)
-    inside = np.flatnonzero(column < len(features))
-    found = np.zeros(len(indices), bool)
-    found[inside] = features[column[inside]] == indices[inside]
-    return column, found
-
-
-def over(
-    features: np.ndarray, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
-) -> tuple[CsrMatrix, np.ndarray]:
-    """Return rows over ascending features, and whether each value has a column, (values,) bool."""
-    column, used = find_columns(features, indices)
-    if not used.all():
-        indptr = np.concatenate([[0], np.cumsum(used)])[indptr]
-        column, values = column[used], values[used]
-    return CsrMatrix(values, column, indptr, (len(indptr) - 1, len(features))), used

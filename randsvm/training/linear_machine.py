@@ -20,7 +20,7 @@ from randsvm import __version__
 from randsvm.algorithms import newton, sgd
 from randsvm.algorithms._sgd import SIGMA, M, S
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, SgdSchedule
-from randsvm.arrays import distinct, median
+from randsvm.arrays import distinct, find_columns, median
 from randsvm.data import in_memory
 from randsvm.data.batches import Batch
 from randsvm.data.chunks import RawChunk
@@ -34,7 +34,7 @@ from randsvm.decimals import label_value
 from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import Epoch, Notice, Started, Trained, Updated, Watch, emit, listening
 from randsvm.models.linear_model import LOGISTIC, ORIGIN, SHARE_OUTSIDE, LinearModel
-from randsvm.models.model import Model, find_columns
+from randsvm.models.model import Model
 from randsvm.models.model_text import load, save
 from randsvm.models.row_files import RowFiles
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags, require
