@@ -207,6 +207,15 @@ class ArrayRows:
         )
 
 
+@contextmanager
+def _writing(name: str, kind: type[WriteError]) -> Iterator[None]:
+    """Turn errors of the system into those of writing a file."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"writing {name}: {error.strerror}") from error
+
+
 class ChunkEntry(NamedTuple):
     """The place and the layout of a chunk in a file; see ChunkFile.
 
@@ -279,22 +288,18 @@ class ChunkFile:
             indices = indices[:width]
         offset, crc = self.stream.tell(), 0
         weights = [] if chunk.weights is None else [chunk.weights]
-        try:
+        with _writing(self.name, self.write_error):
             for array in (chunk.y, *weights, chunk.indptr, chunk.values, indices):
                 data = np.ascontiguousarray(array).data
                 crc = crc32(data, crc)
                 self.stream.write(data)
             self.stream.write(bytes(-self.stream.tell() % 8))
-        except OSError as error:
-            raise self.write_error(f"writing {self.name}: {error.strerror}") from error
         return ChunkEntry(offset, m, nnz, len(indices), chunk.values.itemsize, crc, len(weights))
 
     def finish(self) -> None:
         """Write the buffer of the stream, after the last chunk."""
-        try:
+        with _writing(self.name, self.write_error):
             self.stream.flush()
-        except OSError as error:
-            raise self.write_error(f"writing {self.name}: {error.strerror}") from error
 
     def part(self, entry: ChunkEntry, begin: int, end: int) -> RawChunk:
         """Return rows begin .. end - 1 of a chunk."""
@@ -486,20 +491,12 @@ def copied(stream: BinaryIO, folder: str | None = None) -> BinaryIO:
     copy, where = spill_stream(folder)
     try:
         while block := stream.read(COPIED_BYTES):
-            with _spilling(where):
+            with _writing(spill_name(where), SpillError):
                 copy.write(block)
-        with _spilling(where):
+        with _writing(spill_name(where), SpillError):
             copy.seek(0)
     except BaseException:
         with suppress(OSError):
             copy.close()
         raise
     return copy
-
-
-@contextmanager
-def _spilling(folder: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise SpillError(f"writing {spill_name(folder)}: {error.strerror}") from error

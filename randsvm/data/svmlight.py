@@ -233,12 +233,8 @@ def pieces(
         with files.reading(path):
             count = read(block.data[held : -len(PADDING)])
         watch(Progress("reading", *position.after(count), "B"))
-        if not count and position.cut_short():
-            raise TransferError(
-                f"reading {files.display_name(path)}: it became shorter while in use"
-            )
-        if not count and position.has_changed():
-            raise TransferError(f"reading {files.display_name(path)}: it changed while it was read")
+        if not count:
+            position.check_end(path)
         filled = held + count
         cut = end_of_records(block, filled) if count else filled
         if filled > longest and not end_of_records(block, longest + 1):
@@ -301,16 +297,19 @@ class _Position:
         """Return whether this is a plain pipe, which looks complete if its writer is killed."""
         return self.plain and self.descriptor is None
 
-    def cut_short(self) -> bool:
-        """Return whether a plain file ended before its size; an archive marks its end."""
-        return self.plain and self.descriptor is not None and self.after(0)[0] < self.total
-
-    def has_changed(self) -> bool:
-        """Return whether the size or time of the file changed since the stream was opened."""
+    def check_end(self, path: str) -> None:
+        """Raise TransferError if the file changed, or became shorter, since it was opened."""
         if self.descriptor is None:
-            return False
+            return
         status = os.fstat(self.descriptor)
-        return (status.st_size, status.st_mtime_ns) != (self.total, self.written)
+        # An archive marks its end itself.
+        if self.plain and self.after(0)[0] < self.total:
+            what = "became shorter while in use"
+        elif (status.st_size, status.st_mtime_ns) != (self.total, self.written):
+            what = "changed while it was read"
+        else:
+            return
+        raise TransferError(f"reading {files.display_name(path)}: it {what}")
 
 
 def parse_piece(

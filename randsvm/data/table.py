@@ -68,6 +68,8 @@ except ImportError as missing_module:
 Result = TypeVar("Result")
 
 MAX_CATEGORIES = 10_000
+# Types of pyarrow for texts.
+TEXTS = "string", "large_string", "string_view"
 # Names that a message lists.
 MAX_NAMES = 10
 # A float64 is a whole number times 2 ** -EXPONENT.
@@ -310,8 +312,7 @@ def _repeated_texts(metadata: Any, schema: Any) -> list[str]:
     pyarrow collects the texts of a whole row group in a dictionary, so columns with many different
     texts, such as names, are left out.
     """
-    kinds = "string", "large_string", "string_view"
-    strings = {one.name for one in schema if str(one.type) in kinds}
+    strings = {one.name for one in schema if str(one.type) in TEXTS}
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
     share = DICTIONARY_BYTES // max(1, len(strings))
     return [
@@ -649,13 +650,10 @@ def _place(table: _Table, wanted: str, flag: str) -> int:
 def _check_types(table: _Table, places: Sequence[int], kept: Sequence[int] = ()) -> None:
     """Raise DataError for a column whose type has no features. kept : those of --keep"""
     types = pyarrow.types
-    of_texts = [types.is_string, types.is_large_string, types.is_boolean, types.is_null]
-    of_texts.append(getattr(types, "is_string_view", types.is_string))
     for place in sorted({*places, *kept}):
-        found = kind = table.types[place]
-        if types.is_dictionary(kind):
-            kind = kind.value_type
-        legal = _is_number(kind) or any(is_one(kind) for is_one in of_texts)
+        found = table.types[place]
+        kind = found.value_type if types.is_dictionary(found) else found
+        legal = _is_number(kind) or str(kind) in (*TEXTS, "bool", "null")
         if place not in places:
             # Types of bytes are binary, large_binary, fixed_size_binary and binary_view.
             legal = not (types.is_nested(kind) or "binary" in str(kind))
