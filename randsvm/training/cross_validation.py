@@ -25,11 +25,11 @@ from randsvm.arrays import distinct
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import FOLDS_DRAW, REPEATS_DRAW, SUBSET_DRAW, Draw
 from randsvm.data.shard_executor import Executor, Shard
-from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, Queued, Searched, Tried, Watch, emit, listening
 from randsvm.models.decisions import predicted_classes, votes
 from randsvm.models.metrics import RegressionErrors, correctly_ranked
 from randsvm.parallel import Cancelled, completed_results
+from randsvm.parameters.option import require
 from randsvm.parameters.run import METRICS_OF_TASK, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams
@@ -71,13 +71,13 @@ class CrossValidation:
         """
         search, seed, folds = job.search, job.data_params.seed, job.search.fold_count
         forward = search.groups == "time"
-        if folds + forward > D.n:
-            raise ParameterError(f"-v {folds}: there are only {D.n} rows to cross-validate on")
+        enough = folds + forward <= D.n
+        require(enough, f"-v {folds}: there are only {D.n} rows to cross-validate on")
         if forward:
             return CrossValidation(D, [forward_folds(D.n, folds)], concurrent_fits(D, job), True)
-        if search.groups == "qid" and (count := group_count(D)) < folds:
-            some = "is only one group" if count == 1 else f"are only {count} groups"
-            raise ParameterError(f"-v {folds} --groups qid: there {some} of rows")
+        count = group_count(D)
+        some = "is only one group" if count == 1 else f"are only {count} groups"
+        require(count >= folds, f"-v {folds} --groups qid: there {some} of rows")
         draws = [
             Draw(seed, FOLDS_DRAW if not r else REPEATS_DRAW + r) for r in range(search.repeats)
         ]
@@ -347,11 +347,10 @@ class Criterion(NamedTuple):
 def check_select_by(search: Search, params: KernelParams | SgdParams) -> None:
     """Raise ParameterError for a metric that is for another task."""
     allowed = METRICS_OF_TASK[params.prediction_type]
-    if search.select_by is not None and search.select_by not in allowed:
-        listed = " or ".join(allowed)
-        raise ParameterError(
-            f"--select-by {search.select_by} is not for -s {params.task}: {listed}"
-        )
+    require(
+        search.select_by in (None, *allowed),
+        f"--select-by {search.select_by} is not for -s {params.task}: {' or '.join(allowed)}",
+    )
 
 
 def criterion_of(
@@ -363,8 +362,8 @@ def criterion_of(
     """
     name = search.select_by or METRICS_OF_TASK[params.prediction_type][0]
     classes = len(labels)
-    if name in FOR_TWO_CLASSES and classes != 2:
-        raise ParameterError(f"--select-by {name} is for two classes, found {classes}")
+    suits = name not in FOR_TWO_CLASSES or classes == 2
+    require(suits, f"--select-by {name} is for two classes, found {classes}")
     criteria = {
         "accuracy": Criterion("accuracy", 1, predicted, accuracy),
         "balanced-accuracy": Criterion("balanced accuracy", 1, predicted, balanced_accuracy),

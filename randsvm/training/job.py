@@ -24,6 +24,7 @@ from randsvm.errors import OutOfTimeError, ParameterError
 from randsvm.events import Watch, listener, listening, silent
 from randsvm.files import display_output
 from randsvm.models.model_text import check_is_not_model, check_replaces_model
+from randsvm.parameters.option import require
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import DataParams, Limits, Resources, Search
 from randsvm.parameters.sgd import SgdParams
@@ -90,8 +91,10 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
     each other.
     """
     paths = [one for one in data if not isinstance(one, Frame)] if isinstance(data, tuple) else []
-    if not paths and job.resources.cache is not None:
-        raise ParameterError("--cache keeps what was parsed from a file, and there is none")
+    require(
+        bool(paths) or job.resources.cache is None,
+        "--cache keeps what was parsed from a file, and there is none",
+    )
     cache = {"--cache": job.resources.cache}
     files.check_distinct({"MODEL_FILE": model}, {"TRAIN_FILE": paths, **cache})
     files.check_distinct(cache, {"TRAIN_FILE": paths, "--warm-start": job.warm_start})
@@ -115,8 +118,7 @@ def check_gap(job: Job, params: KernelParams | SgdParams) -> None:
             "--require-gap is for randsvm, osuna and osuna-closest: sgd writes its model whatever "
             "the gap"
         )
-    if not params.positive_semidefinite:
-        raise ParameterError("--require-gap needs a positive semidefinite kernel")
+    require(params.positive_semidefinite, "--require-gap needs a positive semidefinite kernel")
 
 
 # Seconds before a time limit that are reserved for late events and for writing the model.

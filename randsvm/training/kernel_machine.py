@@ -16,7 +16,7 @@ import numpy as np
 from randsvm.algorithms.decomposition import Start, start_from
 from randsvm.arrays import distinct, median
 from randsvm.data.dataset import Dataset
-from randsvm.errors import ClusterError, ContentError, Interrupted, ParameterError
+from randsvm.errors import ClusterError, ContentError, Interrupted
 from randsvm.events import (
     Iteration,
     Notice,
@@ -30,7 +30,9 @@ from randsvm.events import (
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, completed_results
+from randsvm.parameters.option import require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
+from randsvm.parameters.run import Search
 from randsvm.parameters.svm import NU_TASKS, KernelParams, Problem
 from randsvm.parameters.values import AUTO
 from randsvm.svm.kernel_layout import why_not_psd
@@ -38,7 +40,7 @@ from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan
 from randsvm.svm.shared_kernel import shares_kernel
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
-from randsvm.training.cross_validation import concurrent_fits, kept_values
+from randsvm.training.cross_validation import concurrent_fits, fit_anew, kept_values
 from randsvm.training.job import (
     RESERVED_SECONDS,
     Clock,
@@ -133,8 +135,7 @@ def _check_precomputed(job: Job) -> None:
         "--warm-start": (job.warm_start, "rows have no features to compare with the old model's"),
     }
     for option, (value, reason) in excluded.items():
-        if value:
-            raise ParameterError(f"{option} does not go with -t precomputed: {reason}")
+        require(not value, f"{option} does not go with -t precomputed: {reason}")
 
 
 # --- training --------------------------------------------------------------------------------
@@ -168,8 +169,10 @@ class KernelTrainer(Trainer[KernelParams]):
             self.old = OldModel.read(job.warm_start)
             params, self._notices = self.old.params(params, job.given)
         job.stop.check(params)
-        if job.warm_start and params.components:
-            raise ParameterError("--warm-start goes with a kernel, not with --components")
+        require(
+            not (job.warm_start and params.components),
+            "--warm-start goes with a kernel, not with --components",
+        )
         if params.kernel == "precomputed":
             _check_precomputed(job)
         # If the user bounds k, that bound ends the run instead of a gap.
@@ -177,8 +180,10 @@ class KernelTrainer(Trainer[KernelParams]):
         bounded = bounded and params.task != "one-class"
         stop = job.stop.resolved(params, bounded, job.limits.require_gap)
         self.job = replace(job, stop=stop)
-        if stop.reduce == AUTO and stop.wanted_gap is None:
-            raise ParameterError("--reduce auto needs a gap: give --gap, or --reduce N")
+        require(
+            stop.reduce != AUTO or stop.wanted_gap is not None,
+            "--reduce auto needs a gap: give --gap, or --reduce N",
+        )
         return params
 
     def take(self, whole: Dataset, path: str, params: KernelParams) -> None:
@@ -273,13 +278,12 @@ class KernelTrainer(Trainer[KernelParams]):
                 from randsvm.training.search import shared_kernel_fits
 
                 yield shared_kernel_fits(subtasks_of, self.job.resources.memory // 4), False
-            elif first.components is None and part.gains_from_starts(whole):
+            elif first.components is None and self.gains_from_starts(whole):
                 if whole.pairs:
                     whole.group_rows()
                 yield partial(part.fit_fold, subtasks_of), True
             else:
-                with super().fold_fits(D, candidates) as found:
-                    yield found
+                yield partial(fit_anew, D, part.fit), False
 
     def _shares_kernels(self, subtasks: Iterable[Subtasks]) -> bool:
         """Return whether LIBSVM solves parts of the same rows from kernel values in memory.
@@ -364,15 +368,12 @@ class KernelTrainer(Trainer[KernelParams]):
 
     def for_search(self) -> KernelTrainer:
         """Return a trainer for parts of the rows, to the gap of a search and without --reduce."""
-        stop, search, part = self.job.stop, self.job.search, self.for_parts()
-        looser = search.DEFAULT_GAP if search.search_gap is None else search.search_gap
+        stop, asked, part = self.job.stop, self.job.search.search_gap, self.for_parts()
+        looser = Search.DEFAULT_GAP if asked is None else asked
         if stop.wanted_gap is not None:
             stop = replace(stop, gap=max(stop.wanted_gap, looser))
-        part.job = replace(part.job, search=search, stop=replace(stop, reduce=None))
+        part.job = replace(part.job, stop=replace(stop, reduce=None))
         return part
-
-    def fits_probabilities(self, params: KernelParams) -> bool:
-        return params.probability and params.prediction_type != "one-class"
 
     def start(self, params: KernelParams, clock: Clock, until: float) -> KernelTrainingRun:
         subtasks, largest = self._largest(params)

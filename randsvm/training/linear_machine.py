@@ -104,10 +104,6 @@ class LinearTrainer(Trainer[SgdParams]):
         run.train()
         return run.linear.decision
 
-    def fits_probabilities(self, params: SgdParams) -> bool:
-        # A logistic regression has probabilities of its own.
-        return params.probability and params.loss != "log"
-
     def start(self, params: SgdParams, clock: Clock, until: float) -> LinearTrainingRun:
         run = LinearTrainingRun(self, self.D, params, clock, until)
         if (

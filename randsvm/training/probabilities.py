@@ -25,7 +25,8 @@ from randsvm.models.decisions import (
     own_pair_scores,
     pairs_of_classes,
 )
-from randsvm.training.job import AnyParams
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import KernelParams
 
 # Residuals above this number of standard deviations are outliers, as in LIBSVM.
 OUTLIER_DEVIATIONS = 5
@@ -51,12 +52,15 @@ def keep_all(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     return f
 
 
-def calibration_of(params: AnyParams, fits_probabilities: bool) -> Calibration | None:
+def calibration_of(params: KernelParams | SgdParams) -> Calibration | None:
     """Return what is fitted to held-out rows for a regression (svr) or for classes (svc).
 
-    fits_probabilities : whether probabilities are fitted. None: neither are they, nor is a score
-    kept of each row (`params.conformal`).
+    None: neither are probabilities fitted, nor is a score kept of each row (`params.conformal`). A
+    logistic regression has probabilities of its own, and novelty detection has those of its rows.
     """
+    fits_probabilities = params.probability and params.prediction_type != "one-class"
+    if isinstance(params, SgdParams) and params.loss == "log":
+        fits_probabilities = False
     if not fits_probabilities and not params.conformal:
         return None
     pairs = params.multiclass == "ovo" and params.prediction_type == "svc"

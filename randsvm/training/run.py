@@ -45,11 +45,10 @@ from randsvm.models.model import ONE_CLASS_LABELS, Model
 from randsvm.models.model_text import configuration_and_gap, save
 from randsvm.parallel import one_blas_thread
 from randsvm.parameters.kernel import resolve_gamma
-from randsvm.parameters.option import Grid, command_line, ineffective_flags, option_fields
+from randsvm.parameters.option import Grid, command_line, ineffective_flags, option_fields, require
 from randsvm.parameters.run import Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams, check_weights
-from randsvm.training import probabilities
 from randsvm.training.cross_validation import (
     check_select_by,
     fit_anew,
@@ -74,6 +73,7 @@ from randsvm.training.job import (
     limited,
     never,
 )
+from randsvm.training.probabilities import calibration_of
 
 if TYPE_CHECKING:
     from randsvm.kernels.random_features import RandomMap
@@ -130,10 +130,9 @@ def _parse_options(data: Source, params: KernelParams | SgdParams, job: Job) -> 
         check_row_weights(data, job)
     row_numbers = params.kernel == "precomputed"
     groups = job.search.groups == "qid"
-    if isinstance(data, Arrays) and groups and data.groups is None:
-        raise ParameterError("--groups qid needs groups in Arrays")
-    if job.data_params.group_column is not None and not groups:
-        raise ParameterError("--group-column is for --groups qid")
+    lacks_groups = isinstance(data, Arrays) and groups and data.groups is None
+    require(not lacks_groups, "--groups qid needs groups in Arrays")
+    require(groups or job.data_params.group_column is None, "--group-column is for --groups qid")
     return ParseOptions(
         labels="number" if params.prediction_type == "svr" else "class",
         any_label=params.task == "one-class",
@@ -182,14 +181,16 @@ def _table_options(
     how = job.data_params
     if not how.is_table:
         return None
-    if isinstance(data, Arrays):
-        raise ParameterError("--format is for files, not for arrays")
-    if row_numbers:
-        raise ParameterError("-t precomputed reads svmlight files, not tables")
-    if how.label_column is None and params.task != "one-class":
-        raise ParameterError(f"--format {how.format} needs --label-column")
-    if job.search.groups == "qid" and how.group_column is None:
-        raise ParameterError(f"--groups qid needs --group-column with --format {how.format}")
+    require(not isinstance(data, Arrays), "--format is for files, not for arrays")
+    require(not row_numbers, "-t precomputed reads svmlight files, not tables")
+    require(
+        how.label_column is not None or params.task == "one-class",
+        f"--format {how.format} needs --label-column",
+    )
+    require(
+        how.group_column is not None or job.search.groups != "qid",
+        f"--groups qid needs --group-column with --format {how.format}",
+    )
     return TableOptions(
         cast("Format", how.format),
         how.label_column,
@@ -204,8 +205,7 @@ def _table_options(
 
 def check_row_weights(data: Source, job: Job) -> None:
     """Raise ParameterError if the weights cannot be read from a file."""
-    if isinstance(data, Arrays):
-        raise ParameterError("--row-weights is for files: give the weights in Arrays")
+    require(not isinstance(data, Arrays), "--row-weights is for files: give the weights in Arrays")
     assert job.data_params.row_weights is not None
     row_weights.check_path(job.data_params.row_weights)
 
@@ -303,10 +303,6 @@ class Trainer(ABC, Generic[AnyParams]):
         prepared = mapping.over(D.summary.features)
         return lambda X: decision(prepared.values(to_csr(X)))
 
-    def for_search(self: AnyTrainer) -> AnyTrainer:
-        """Return a trainer for parts of the rows whose fits are only scored."""
-        return self.for_parts()
-
     @contextmanager
     def fold_fits(
         self, D: Dataset, candidates: Sequence[AnyParams]
@@ -315,7 +311,7 @@ class Trainer(ABC, Generic[AnyParams]):
 
         With it: whether a fit may start from another one.
         """
-        yield partial(fit_anew, D, self.for_search().fit), False
+        yield partial(fit_anew, D, self.for_parts().fit), False
 
     @property
     @abstractmethod
@@ -350,14 +346,6 @@ class Trainer(ABC, Generic[AnyParams]):
 
         Without random features, f is over the columns of D.
         """
-
-    @abstractmethod
-    def fits_probabilities(self, params: AnyParams) -> bool:
-        """Return whether probabilities are fitted to held-out rows."""
-
-    def calibration(self, params: AnyParams) -> probabilities.Calibration | None:
-        """Return what is fitted to f of held-out rows, by a cross-validation; None: nothing is."""
-        return probabilities.calibration_of(params, self.fits_probabilities(params))
 
     @abstractmethod
     def start(self, params: AnyParams, clock: Clock, until: float) -> BatchRun[AnyParams]:
@@ -413,7 +401,7 @@ def train(
                 trainer.D, params, trainer.fold_fits, job, configuration, until
             )
         until = clock.end
-        if trainer.calibration(params) is not None:
+        if calibration_of(params) is not None:
             until = clock.share(1 / (1 + PROBABILITY_TIME))
         run = trainer.start(params, clock, until)
         run.path, run.arguments, run.searched = model, configuration(params, job), searched
@@ -464,7 +452,9 @@ def _report_start(
 ) -> None:
     """Emit the configuration of the run, and what was left out of the data. own, sizes: see
     Described."""
-    D, job, (C, lambda_) = trainer.D, trainer.job, trainer.cost_and_lambda(params)
+    D, job = trainer.D, trainer.job
+    is_searched = not {"C", "lambda_"}.isdisjoint(dict(job.search.grid))
+    C, lambda_ = (None, None) if is_searched else trainer.cost_and_lambda(params)
     arguments = [*_arguments_of(params, job.search.grid), *own]
     emit(
         Started(
@@ -596,7 +586,7 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
     def complete(self) -> None:
         """Fit the probabilities that take a cross-validation."""
         trainer = self.trainer
-        calibration = trainer.calibration(self.params)
+        calibration = calibration_of(self.params)
         if calibration is not None:
             self.calibrated = fit_by_cross_validation(
                 trainer.D,

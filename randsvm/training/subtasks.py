@@ -25,7 +25,7 @@ from randsvm.data.labels import label_values
 from randsvm.data.matching import Matches, matches
 from randsvm.data.points import Points
 from randsvm.data.scaling import Scaling
-from randsvm.errors import ModelError, ParameterError
+from randsvm.errors import ModelError
 from randsvm.events import Notice, emit_once
 from randsvm.files import display_name
 from randsvm.kernels.kernel import Kernel
@@ -35,7 +35,7 @@ from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.model import Model
 from randsvm.models.model_text import load
 from randsvm.parameters.kernel import KERNELS
-from randsvm.parameters.option import command_line
+from randsvm.parameters.option import command_line, require
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of, side_weights
 from randsvm.svm.kernel_layout import kernel_centres
@@ -138,8 +138,10 @@ class Subtasks:
         labels, sums = self.labels, self.weight_sums
         for i, j in self.pairs if len(labels) > 2 else [(0, 1)]:
             self.params.check_classes([labels[i], labels[j]], [sums[i], sums[j]])
-        if self.params.task == "nu-svc" and len(self) == len(labels) > 2 and not self.pairs:
-            raise ParameterError("-s nu-svc tells two classes apart, not one from the rest")
+        require(
+            self.params.task != "nu-svc" or len(labels) == 2 or bool(self.pairs),
+            "-s nu-svc tells two classes apart, not one from the rest",
+        )
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
