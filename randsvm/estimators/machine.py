@@ -550,6 +550,6 @@ class Classifier(ClassifierMixin, BaseSVM):
         numbers = self._class_indices
         if self._has_pairs:
             i, j = (numbers[each] for each in decisions.class_pairs(len(numbers)))
-            columns = decisions.pair_index(np.minimum(i, j), np.maximum(i, j), len(numbers))
+            columns = decisions.pair_positions(len(numbers))[i, j]
             return np.where(i < j, f, -f)[:, np.argsort(columns)]
         return self._sign * f if f.shape[1] == 1 else f[:, np.argsort(numbers)]

@@ -176,9 +176,7 @@ def mirror(real[:, ::1] K, int begin, int end):
                     K[j, i] = K[i, j]
 
 
-def sort_into_cells(
-    const float[:, ::1] x, int w, uint16_t[::1] places
-):
+def sort_into_cells(const float[:, ::1] x, int w, uint16_t[::1] places):
     """Sort places (row numbers of x) so that CELL_ROWS consecutive ones are neighbours in space.
 
     x : (m, w or more), of which the first w features count; places : (m,), 0 ... m - 1 on entry,

@@ -453,17 +453,7 @@ class Cells(Dense):
 
     def order(self, X: CsrMatrix) -> np.ndarray:
         """Return the order of the rows in cells, (m,) uint16, of each slice separately."""
-        parts = slices(X.shape[0], rows_per_slice(X.shape[1]))
-        extra = np.zeros(X.shape[0])
-        orders = [self._order(self.lay_out(X[part], extra[part])) for part in parts]
-        return np.concatenate([np.empty(0, np.uint16), *orders])
-
-    def _order(self, x: np.ndarray) -> np.ndarray:
-        """Return the order of augmented rows in which each CELL_ROWS consecutive ones form a
-        cell."""
-        w, places = x.shape[1] - 2, np.arange(len(x), dtype=np.uint16)
-        sort_into_cells(x, w, places)
-        return places
+        return np.concatenate([np.empty(0, np.uint16), *(rows[0] for _, rows in self.rows(X))])
 
     def rows(
         self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
@@ -472,7 +462,9 @@ class Cells(Dense):
         extra = np.zeros(m) if extra is None else extra
         for part in slices(m, rows_per_slice(w)):
             x = self.lay_out(X[part], extra[part])
-            places = self._order(x) if order is None else order[part]
+            places = np.arange(len(x), dtype=np.uint16) if order is None else order[part]
+            if order is None:
+                sort_into_cells(x, w, places)
             yield part, (places, to_panels(np.take(x, places, axis=0)))
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:

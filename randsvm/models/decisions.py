@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, sqrt
-from typing import TypeVar
 
 import numpy as np
 
@@ -50,23 +49,24 @@ def class_pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
+def pair_positions(classes: int) -> np.ndarray:
+    """Return the position in `class_pairs` of the pair of two classes, (classes, classes) int64.
+
+    The diagonal has no meaning.
+    """
+    first, second = class_pairs(classes)
+    position = np.zeros((classes, classes), np.int64)
+    position[first, second] = position[second, first] = np.arange(len(first))
+    return position
+
+
 def pairs_of_classes(classes: int) -> np.ndarray:
     """Return the position in `class_pairs` of the pairs of each class with the others.
 
     Of shape (classes, classes - 1); the other classes are in their order.
     """
-    first, second = class_pairs(classes)
-    position = np.zeros((classes, classes), np.int64)
-    position[first, second] = position[second, first] = np.arange(len(first))
-    return position[~np.eye(classes, dtype=bool)].reshape(classes, classes - 1)
-
-
-AnyInt = TypeVar("AnyInt", int, np.ndarray)
-
-
-def pair_index(first: AnyInt, second: AnyInt, classes: int) -> AnyInt:
-    """Return the position of the pair (first, second), first < second, in `class_pairs`."""
-    return first * classes - first * (first + 1) // 2 + second - first - 1
+    others = ~np.eye(classes, dtype=bool)
+    return pair_positions(classes)[others].reshape(classes, classes - 1)
 
 
 def class_count(pairs: int) -> int:

@@ -127,14 +127,12 @@ def _shared_pairs(
 
 def _fill_in(f: np.ndarray, machine: TrainedSvm, sums: np.ndarray, count: int) -> None:
     """Set the columns of f of the pairs that the machine knows."""
-    labels = machine.labels
+    labels, positions = machine.labels, decisions.pair_positions(count)
     first, second = class_pairs(len(labels))
     for pair, (i, j) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         values = sums[i][:, j - 1] + sums[j][:, i] - machine.rho[pair]
         own, other = labels[i], labels[j]
-        sign = 1 if own < other else -1
-        column = decisions.pair_index(min(own, other), max(own, other), count)
-        f[:, column] = sign * values
+        f[:, positions[own, other]] = values if own < other else -values
 
 
 # The fewest rows of the first stage: for each fold, for each class; in all under a time limit
