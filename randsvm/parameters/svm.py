@@ -58,9 +58,21 @@ def prediction_type_of(task: str) -> str:
     return task.removeprefix("nu-")
 
 
-def is_same_label(one: str, other: str) -> bool:
-    """Return whether two spellings name one class, as 1, +1 and 1.0 do."""
-    return label_value(one) == label_value(other)
+def weights_of_labels(
+    weights: tuple[tuple[str, float], ...], names: Sequence[str]
+) -> dict[int | str, float]:
+    """Return the weight of each label that has one, by its value: 1, +1 and 1.0 name one class.
+
+    Raise ParameterError for a label that is not in `names`.
+    """
+    found = {label_value(label): weight for label, weight in weights if label != BALANCED}
+    known = set(map(label_value, names))
+    for label, _ in weights:
+        if label != BALANCED and label_value(label) not in known:
+            more = ", ..." if len(names) > MAX_LISTED_LABELS else ""
+            listed = ", ".join(names[:MAX_LISTED_LABELS]) + more
+            raise ParameterError(f"-w {label}: no class has this label; the labels are {listed}")
+    return found
 
 
 def class_weights(
@@ -72,15 +84,10 @@ def class_weights(
     BALANCED gives n / (K n_class) for K classes, except to a label with its own weight. Raise
     ParameterError for a weight of an unknown label.
     """
-    check_weights(weights, names)
-    found = [1.0] * len(names)
-    if BALANCED in [label for label, _ in weights]:
-        found = [sum(counts) / (len(counts) * count) for count in counts]
-    for label, weight in weights:
-        matches = [is_same_label(label, name) for name in names]
-        if any(matches):
-            found[matches.index(True)] = weight
-    return found
+    own, others = weights_of_labels(weights, names), [1.0] * len(names)
+    if BALANCED in dict(weights):
+        others = [sum(counts) / (len(counts) * count) for count in counts]
+    return [own.get(label_value(name), one) for name, one in zip(names, others, strict=True)]
 
 
 def side_weights(
@@ -99,23 +106,12 @@ def side_weights(
     of_classes = class_weights(weights, names, counts)
     if other is not None:
         return of_classes[first], of_classes[other]
-    labels = [label for label, _ in weights]
-    if BALANCED not in labels:
+    if BALANCED not in dict(weights):
         return of_classes[first], 1.0
     sides = counts[first], sum(counts) - counts[first]
     even = class_weights(((BALANCED, 1.0),), ("", "rest"), sides)
-    named = any(is_same_label(label, names[first]) for label in labels if label != BALANCED)
+    named = label_value(names[first]) in weights_of_labels(weights, names)
     return of_classes[first] if named else even[0], even[1]
-
-
-def check_weights(weights: tuple[tuple[str, float], ...], names: Sequence[str]) -> None:
-    """Raise ParameterError for the weight of a label that is not in `names`."""
-    for label, _ in weights:
-        if label != BALANCED and not any(is_same_label(label, name) for name in names):
-            listed = ", ".join(names[:MAX_LISTED_LABELS]) + (
-                ", ..." if names[MAX_LISTED_LABELS:] else ""
-            )
-            raise ParameterError(f"-w {label}: no class has this label; the labels are {listed}")
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, option_fields, require
 from randsvm.parameters.run import Search
 from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import KernelParams, check_weights
+from randsvm.parameters.svm import KernelParams, weights_of_labels
 from randsvm.training.cross_validation import (
     check_select_by,
     fit_anew,
@@ -253,7 +253,7 @@ class Trainer(ABC, Generic[AnyParams]):
             hint = " (-s svr takes numbers as targets)" if numbers else ""
             raise DataError(display_name(path), 1, 1, problem + hint)
         if self.labels:
-            check_weights(params.weights, self.labels)
+            weights_of_labels(params.weights, self.labels)
         # Scaling comes before defaults that follow from the features, such as -g scale.
         how = self.job.data_params
         if how.scale is not None:
