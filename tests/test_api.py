@@ -36,6 +36,7 @@ def small(rows=300):
             ["--working-set", "100", "-g", 5],
             {"gamma": 5, "C": 2, "working_set": 100},
         ),
+        ("osuna-closest", ["--seed", 3], {"seed": 3, "C": 2}),
         ("sgd", ["--epochs", "2"], {"epochs": 2, "C": 2}),
     ],
 )
@@ -58,21 +59,6 @@ def test_arrays_give_the_bytes_that_the_command_writes(
     assert (tmp_path / "path").read_bytes() == written.model.read_bytes()
     fitted.save(str(tmp_path / "saved"))
     assert (tmp_path / "saved").read_bytes() == written.model.read_bytes()
-
-
-@pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest", "sgd"])
-def test_every_algorithm_has_one_model_by_each_interface(tmp_path, algorithm):
-    y, X = small()
-    data = oracle.write_svmlight(tmp_path / "data", y, X)
-    written = learn(algorithm, data, tmp_path / "command", "-c", 2, "--seed", 3)
-    randsvm.train(data, tmp_path / "train", algorithm, C=2, seed=3)
-    assert (tmp_path / "train").read_bytes() == written.model.read_bytes()
-
-
-def test_an_unknown_algorithm_is_named():
-    X, y = small(20)[::-1]
-    with pytest.raises(ParameterError, match="'smo'"):
-        randsvm.train(randsvm.Arrays(X, y), algorithm="smo")
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
@@ -143,6 +129,7 @@ def test_weights_are_a_dictionary(weights):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
+        ({"algorithm": "smo"}, ParameterError, "expected algorithm .*, found 'smo'"),
         ({"gama": 5}, TypeError, "there is no option 'gama'; did you mean 'gamma'"),
         ({"working_set": 5}, TypeError, "there is no option 'working_set'"),
         ({"C": -1}, ParameterError, "must be > 0"),

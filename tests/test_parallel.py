@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import signal
 import time
 
 import numpy as np
@@ -86,16 +84,3 @@ def test_no_task_begins_after_the_end_of_the_time():
     # Whether the caller waits for the result of the first task is a matter of time.
     assert begun == [0]
     assert found in ([], [0])
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_trains():
-    """The daemon threads that wait for work are not forked."""
-    rows = randsvm.Arrays(np.arange(40.0)[:, None], np.arange(40) % 2)
-    randsvm.train(rows)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        os._exit(0 if randsvm.train(rows).gap <= 1e-3 else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
