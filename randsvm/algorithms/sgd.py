@@ -48,7 +48,7 @@ class SgdSchedule(LinearObjective):
     """An objective, and the steps that lower it. lambda_, eta0: see above.
 
     bias_rate: the step size of b relative to that of a weight whose feature is 1, at t = 0.
-    bias_lambda: the step size of b has the factor 1 / (1 + bias_lambda eta0 t); None: lambda_.
+    bias_lambda: the step size of b has the factor 1 / (1 + bias_lambda eta0 t).
 
     averages: whether the solution is the mean of the weights. horizon: the number T of steps after
     which the step size is 0; 0: the step size has no factor 1 - t/T. fixed_rate: a constant step
@@ -61,7 +61,7 @@ class SgdSchedule(LinearObjective):
     lambda_: float
     eta0: float
     bias_rate: float
-    bias_lambda: float | None = None
+    bias_lambda: float
     averages: bool = False
     horizon: float = 0.0
     fixed_rate: float = 0.0
@@ -144,7 +144,6 @@ class Learner:
     def learn(self, batch: Batch) -> None:
         """Make a step for each row of the batch, with features rounded to float32."""
         steps, K, row_weights = self.steps, self.v.shape[1], np.empty(0)
-        bias_lambda = steps.lambda_ if steps.bias_lambda is None else steps.bias_lambda
         if steps.mean_weight is not None:
             own = np.ones(len(batch.y)) if batch.weights is None else batch.weights
             row_weights = own / steps.mean_weight
@@ -153,7 +152,7 @@ class Learner:
             batch.values.astype(np.float32, copy=False), batch.y, batch.order,
             steps.weights, row_weights, steps.loss_number,
             steps.crammer_singer, steps.epsilon is not None, steps.epsilon or 0.0, steps.origin,
-            steps.lambda_, steps.eta0, steps.bias_rate, bias_lambda, steps.horizon,
+            steps.lambda_, steps.eta0, steps.bias_rate, steps.bias_lambda, steps.horizon,
             steps.fixed_rate,
             self.v, self.b, self.A, self.b_sum, np.empty(K), np.empty(K), self.state,
         )  # fmt: skip
@@ -282,15 +281,11 @@ def averaged_pass(D: Dataset, learner: Learner, rng: Draws, count: int) -> Itera
         part.fold()
         return part
 
-    whole: Learner | None = None
+    whole = Learner(steps, np.zeros_like(learner.v), np.zeros_like(learner.b))
     for part in D.executor.distribute(learn, list(groups), numbers):
         yield part.steps_made
-        if whole is None:
-            whole = part
-        else:
-            whole.join(part)
-    if whole is not None:
-        learner.take(whole)
+        whole.join(part)
+    learner.take(whole)
 
 
 def squares(D: Dataset) -> tuple[float, float]:

@@ -430,7 +430,7 @@ def state_metadata(learner: Learner, t: float) -> dict[str, Any]:
         "lambda": steps.lambda_,
         "eta0": steps.eta0,
         "bias_rate": steps.bias_rate,
-        **({} if steps.bias_lambda is None else {"bias_lambda": steps.bias_lambda}),
+        "bias_lambda": steps.bias_lambda,
         "weights": steps.weights.tolist(),
         "t": t,
     }
@@ -515,8 +515,8 @@ def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
     """Return the learner that continues where the model in `path` ended."""
     metadata = old.metadata
     try:
-        lambda_, eta0, bias_rate, t = (
-            float(metadata[name]) for name in ("lambda", "eta0", "bias_rate", "t")
+        lambda_, eta0, bias_rate, bias_lambda, t = (
+            float(metadata[name]) for name in ("lambda", "eta0", "bias_rate", "bias_lambda", "t")
         )
         weights = metadata["weights"]
     except KeyError:
@@ -535,7 +535,7 @@ def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
         lambda_=lambda_,
         eta0=eta0,
         bias_rate=bias_rate,
-        bias_lambda=float(metadata.get("bias_lambda", lambda_)),
+        bias_lambda=bias_lambda,
         # A fixed rate follows changing data; a mean would lag behind.
         averages=params.update_rate is None,
         fixed_rate=params.update_rate or 0.0,

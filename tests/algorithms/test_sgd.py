@@ -70,9 +70,8 @@ class SparseRows:
 
 def steps_of(classes, **changes):
     weights = np.array([1.0, 2.5, 0.5, 1.5])[:classes]
-    return SgdSchedule(
-        **{"lambda_": 0.01, "eta0": 0.3, "bias_rate": 0.7, "weights": weights, **changes}
-    )
+    usual = {"lambda_": 0.01, "bias_lambda": 0.01, "eta0": 0.3, "bias_rate": 0.7}
+    return SgdSchedule(**{**usual, "weights": weights, **changes})
 
 
 def make_learners(steps, d=D):
@@ -197,7 +196,7 @@ def test_weights_count_in_progress_steps_and_means(kind, classes, schedule):
 @pytest.mark.parametrize("averages", [False, True])
 def test_a_small_s_is_folded_into_v(kind, classes, averages):
     """With lambda eta0 = 1e7, s = 1 / (1 + 1e7 t) would fall below its least value."""
-    steps = steps_of(classes, **kind, lambda_=1e8, eta0=0.1, averages=averages)
+    steps = steps_of(classes, **kind, lambda_=1e8, bias_lambda=1e8, eta0=0.1, averages=averages)
     rows = SparseRows(250, classes)
     learner, plain = make_learners(steps)
     rows.learn_with_both(learner, plain)

@@ -81,8 +81,8 @@ def opened(path):
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "some rows"])
 def test_weights_are_the_mean_of_reference_weights_by_rows(three, averages, part):
     steps = SgdSchedule(
-        lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(3), averages=averages,
-        horizon=0 if averages else 2 * ROWS,
+        lambda_=0.01, bias_lambda=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(3),
+        averages=averages, horizon=0 if averages else 2 * ROWS,
     )  # fmt: skip
     with opened(three) as whole:
         view, _ = by_class(whole)
@@ -105,7 +105,7 @@ def test_steps_of_groups_count_by_weight():
     weights = np.random.default_rng(0).exponential(size=ROWS)
     rows = randsvm.Arrays(X, y.astype(int), weights=weights)
     steps = SgdSchedule(
-        lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2), averages=True,
+        lambda_=0.01, bias_lambda=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2), averages=True,
         mean_weight=float(weights.mean()),
     )  # fmt: skip
     with open_rows(rows, jobs=1, chunk_rows=SHARD) as D:
@@ -268,7 +268,7 @@ class GivenUpError(Exception):
 
 def test_an_epoch_can_be_interrupted_within_a_group(two):
     """The learner does not change."""
-    steps = SgdSchedule(lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2))
+    steps = SgdSchedule(lambda_=0.01, bias_lambda=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2))
     begun = []
 
     def watch(event):

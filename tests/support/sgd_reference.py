@@ -49,7 +49,7 @@ class Plain:
     def bias_rate(self) -> float:
         """Return the ratio of the steps of b to those of the weights."""
         steps = self.steps
-        if steps.fixed_rate or steps.bias_lambda is None:
+        if steps.fixed_rate:
             return steps.bias_rate
         own, theirs = (
             1 + rate * steps.eta0 * self.t for rate in (steps.bias_lambda, steps.lambda_)
