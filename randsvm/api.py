@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from randsvm.errors import ParameterError
 from randsvm.events import Watch, check, silent
@@ -101,14 +101,17 @@ def train(
     Learning", NIPS 2007 (randsvm). Osuna, Freund, Girosi, AI Memo 1602, 1997 (osuna). Mostefaoui,
     Zaou, "SVM: Reduction of Learning Time" (osuna-closest).
     """
-    from randsvm.data.columns import is_frame
+    from randsvm.data.columns import Frame, is_frame
     from randsvm.data.in_memory import Arrays, original_labels
+    from randsvm.files import inputs
     from randsvm.models.fitted import FittedModel
     from randsvm.training.job import Job
 
     if algorithm not in ALGORITHMS:
         raise ParameterError(f"expected algorithm {', '.join(ALGORITHMS)}, found {algorithm!r}")
-    groups, source = ALGORITHMS[algorithm], _source(data)
+    groups, source = ALGORITHMS[algorithm], cast("Source", data)
+    if not isinstance(data, Arrays):
+        source = (Frame(data),) if is_frame(data) else inputs(data)
     old = options.get("update")
     if isinstance(old, FittedModel):
         options["update"] = "<memory>"
@@ -155,17 +158,6 @@ def train(
     if isinstance(source, Arrays) and not trained.is_one_class:
         classes = original_labels(source, trained.labels)
     return FittedModel(trained, outcome, job.resources.workers, classes)
-
-
-def _source(data: Data) -> Source:
-    """Return the names of files, a frame among them, or arrays."""
-    from randsvm.data.columns import Frame, is_frame
-    from randsvm.data.in_memory import Arrays
-    from randsvm.files import inputs
-
-    if isinstance(data, Arrays):
-        return data
-    return (Frame(data),) if is_frame(data) else inputs(data)
 
 
 # An option of `train`, not of the command line: a function that returns `tried` records.

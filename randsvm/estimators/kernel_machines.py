@@ -129,7 +129,9 @@ class KernelMachine(BaseSVM):
                 warnings.warn(f"{problem}; try {ADVICE[event.text]}", UserWarning, stacklevel=4)
         outcome: Any = fitted.outcome
         rounds = Counter(event.machine for event in events if isinstance(event, Iteration))
-        pairs = map(" / ".join, combinations(model.labels, 2)) if self._has_pairs else [""]
+        pairs = (
+            map(" / ".join, combinations(model.labels, 2)) if self.model_.model.has_pairs else [""]
+        )
         counts = np.array([max(rounds[name], 1) for name in pairs], np.int32)
         self.n_iter_ = counts if isinstance(self, Classifier) else counts.item()
         missed = outcome.gap_asked is not None and not outcome.gap <= outcome.gap_asked
@@ -230,7 +232,7 @@ class KernelClassifier(KernelMachine, Classifier):
 
     def _classes_of_vectors(self) -> tuple[np.ndarray, int]:
         model: Any = self.model_.model
-        if self._has_pairs:
+        if self.model_.model.has_pairs:
             return self._class_indices[model.own], len(self.classes_)
         if len(model.b) > 1:
             return super()._classes_of_vectors()[0], 0
@@ -238,7 +240,7 @@ class KernelClassifier(KernelMachine, Classifier):
 
     def _values(self, X: Any) -> np.ndarray:
         f = super()._values(X)
-        by_pair = self._has_pairs and self.decision_function_shape != "ovo"
+        by_pair = self.model_.model.has_pairs and self.decision_function_shape != "ovo"
         return class_values(f, len(self.classes_)) if by_pair else f
 
     def predict(self, X: Any) -> np.ndarray:
@@ -439,11 +441,7 @@ def class_values(f: np.ndarray, K: int) -> np.ndarray:
     f : (m, pairs), > 0 for the first class of a pair. Among classes with equal votes the class with
     the largest sum of decision values has the largest value.
     """
-    votes, sums = np.zeros((2, len(f), K))
-    for column, i, j in zip(f.T, *decisions.class_pairs(K), strict=True):
-        votes[:, i] += column >= 0
-        votes[:, j] += column < 0
-        sums[:, i] += column
-        sums[:, j] -= column
+    one_hot, (i, j) = np.eye(K), decisions.class_pairs(K)
+    sums = f @ (one_hot[i] - one_hot[j])
     # The added part is within (-1/3, 1/3), so that it only breaks ties.
-    return votes + sums / (3 * (np.abs(sums) + 1))
+    return decisions.votes(f >= 0, f < 0, K) + sums / (3 * (np.abs(sums) + 1))

@@ -22,8 +22,9 @@ from randsvm.data.in_memory import Arrays, label_texts
 from randsvm.errors import ModelError
 from randsvm.models import decisions
 from randsvm.models.fitted import FittedModel, decision_values, load
-from randsvm.models.kernel_model import PairwiseModel
 from randsvm.models.model import Model
+from randsvm.models.normal_form import normal_form
+from randsvm.models.onnx_graph import add_to, onnx_graph
 from randsvm.parameters.option import options_on_command_line
 from randsvm.parameters.run import ALGORITHMS, COMMON, Resources
 from randsvm.parameters.svm import class_weights
@@ -167,8 +168,11 @@ def checked_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
 def recorded_options(model: Model) -> dict[str, Any]:
     """Return the options of the training by name, as the model file records them."""
     algorithm, *words = shlex.split(model.metadata.get("configuration", "")) or [""]
-    groups = ALGORITHMS.get(algorithm)
-    return {} if groups is None else options_on_command_line(words, (*groups, *COMMON))
+    found = options_on_command_line(words, (*ALGORITHMS.get(algorithm, ()), *COMMON))
+    if "lambda_" in found:
+        # C follows from lambda and the number of rows.
+        found["C"] = float(model.metadata["C"])
+    return found
 
 
 AnySVM = TypeVar("AnySVM", bound="BaseSVM")
@@ -384,26 +388,17 @@ class BaseSVM(BaseEstimator):
         if fitted.model.columns is not None:
             self.feature_names_in_ = np.array(fitted.model.columns.feature_names, object)
         recorded = recorded_options(fitted.model)
-        if "lambda_" in recorded:
-            # C follows from lambda and the number of rows.
-            recorded["C"] = float(fitted.model.metadata["C"])
         for option, parameter in RECORDED.items():
-            value = recorded.get(option)
-            if value is None or parameter not in self.get_params():
-                continue
+            value, default = recorded.get(option), getattr(self, parameter, None)
+            if isinstance(value, str) and isinstance(default, str):
+                setattr(self, parameter, value.replace("-", "_"))
             # The option gap has words, too, which estimators do not take.
-            if isinstance(value, str) == isinstance(getattr(self, parameter), str):
-                words = isinstance(value, str)
-                setattr(self, parameter, value.replace("-", "_") if words else value)
+            elif isinstance(value, float) and hasattr(self, parameter):
+                setattr(self, parameter, value)
 
     def _in_class_order(self, f: np.ndarray) -> np.ndarray:
         """Return columns, one for each decision value of the model, in the order of classes_."""
         return f
-
-    @property
-    def _has_pairs(self) -> bool:
-        """Return whether the model has a decision function for each pair of classes."""
-        return isinstance(self.model_.model, PairwiseModel)
 
     def to_onnx(self, dtype: Any = np.float64) -> Any:
         """Return the model as an ONNX graph.
@@ -429,9 +424,6 @@ class BaseSVM(BaseEstimator):
         ModelError
             If the kernel is precomputed or a function.
         """
-        from randsvm.models.normal_form import normal_form
-        from randsvm.models.onnx_graph import onnx_graph
-
         check_is_fitted(self)
         if np.dtype(dtype) not in (np.float64, np.float32):
             raise ValueError(f"dtype must be float64 or float32, got {dtype!r}")
@@ -477,8 +469,6 @@ class BaseSVM(BaseEstimator):
         callable
             The converter.
         """
-        from randsvm.models.onnx_graph import add_to
-
         return partial(add_to, self.to_onnx())
 
 
@@ -548,7 +538,7 @@ class Classifier(ClassifierMixin, BaseSVM):
 
     def _in_class_order(self, f: np.ndarray) -> np.ndarray:
         numbers = self._class_indices
-        if self._has_pairs:
+        if self.model_.model.has_pairs:
             i, j = (numbers[each] for each in decisions.class_pairs(len(numbers)))
             columns = decisions.pair_positions(len(numbers))[i, j]
             return np.where(i < j, f, -f)[:, np.argsort(columns)]

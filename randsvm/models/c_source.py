@@ -16,7 +16,7 @@ from randsvm import __version__
 from randsvm.data.chunks import as_stored
 from randsvm.files import encoded
 from randsvm.models import decisions
-from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.models.normal_form import NormalForm
 
@@ -72,7 +72,7 @@ def _comment(model: Model) -> str:
 def _meaning(model: Model) -> str:
     if model.is_regression:
         return "the prediction"
-    if isinstance(model, PairwiseModel):
+    if model.has_pairs:
         return "one for each pair (0, 1), (0, 2), .., > 0 is a vote for the first class"
     if len(model.b) > 1:
         return "one for each class, the largest wins"
@@ -99,7 +99,7 @@ def _constants(model: Model, form: NormalForm) -> Iterator[str]:
         "DEGREE": int(form.degree) if form.degree.ndim == 0 else 0,
         "GROUPS": len(form.columns),
         "WIDTH": form.c.shape[1],
-        "PAIRS": int(isinstance(model, PairwiseModel)),
+        "PAIRS": int(model.has_pairs),
         "INTEGER_LABELS": int(bool(model.int_labels)),
         "HAS_FEATURE_NAMES": int(model.columns is not None),
         "PROBABILITIES": int(model.has_class_probabilities),

@@ -29,6 +29,7 @@ from randsvm.models.c_source import BEGINNING, c_source
 from randsvm.models.model import Model
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.normal_form import NormalForm, normal_form
+from randsvm.models.onnx_graph import onnx_graph
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parameters.run import EXPORT_FORMATS
 
@@ -303,14 +304,6 @@ def run_program(
 # --- ONNX ----------------------------------------------------------------------------------
 
 
-def _onnx_content(model: Model, form: NormalForm) -> bytes:
-    # onnx is optional.
-    from randsvm.models.onnx_graph import onnx_graph
-
-    content: bytes = onnx_graph(model, form).SerializeToString()
-    return content
-
-
 def _onnx_predictor(content: bytes, model: Model, folder: Path) -> Predictor | None:
     """Return a function that runs the graph."""
     try:
@@ -339,7 +332,7 @@ FORMATS: dict[str, tuple[Any, ...]] = {
     "onnx": (
         "an export to ONNX",
         lambda head: head[:1] == b"\x08" and b"\x12\x07randsvm" in head[:16],
-        _onnx_content,
+        lambda model, form: onnx_graph(model, form).SerializeToString(),
         _onnx_predictor,
     ),
 }

@@ -16,7 +16,6 @@ from randsvm.kernels.expansion import Expansion, evaluate_expansions
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import BLOCK_CENTRES, SLICE_ROWS, Cells, Layout, choose_layout
 from randsvm.models import decisions
-from randsvm.models.decisions import class_scores
 from randsvm.models.model import Model, ModelRows
 from randsvm.parameters.kernel import KERNELS
 
@@ -241,6 +240,8 @@ class PairwiseModel(KernelModel):
     are the columns of `sigmoid`
     """
 
+    has_pairs = True
+
     own: np.ndarray
 
     @property
@@ -257,9 +258,6 @@ class PairwiseModel(KernelModel):
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         columns = decisions.sigmoids(f, self.sigmoid)
         return decisions.coupled_probabilities(columns, len(self.labels))
-
-    def class_scores(self, f: np.ndarray) -> np.ndarray:
-        return class_scores(f, pairs=True)
 
     def _expansions(self, kernel_layout: Layout, beta: np.ndarray) -> tuple[Expansion, ...]:
         """Return an expansion for each class, with a column for each other class.

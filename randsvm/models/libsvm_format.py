@@ -134,10 +134,8 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
     decisions = nr_class * (nr_class - 1) // 2 if pairs or nr_class == 2 else nr_class
     b = -np.array(header.get("rho", decisions))
     with reading(name):
-        given = fields_of(header.trailer, task, label)
+        given = fields_of(header.trailer, task, nr_class, label)
         given["float64"] = given["float64"] or float64
-        if task == "svc" and len(given["labels"]) != nr_class:
-            raise ValueError(f"expected {nr_class} labels")
     names = "support vector", "support vectors (total_sv)"
     beta, rows = header.rows(total_sv, columns, *names, given["float64"])
     features, indices, values = rows.features, rows.indices, rows.values
@@ -156,15 +154,13 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
 
 def _probabilities(header: Header, task: str, decisions: int) -> dict[str, Any]:
     """Return the fields of Model for probabilities."""
-    counts = {"probA": decisions, "probB": decisions}
-    if task == "one-class":
-        counts = {"prob_density_marks": 10}
+    counts = {"probA": decisions, "probB": decisions, "prob_density_marks": 10}
     found = {key: header.get(key, count) for key, count in counts.items() if key in header.lines}
-    marks, has_both = found.get("prob_density_marks"), len(found) == 2
+    A, B, marks = (found.get(key) for key in counts)
     return {
-        "density_marks": None if marks is None else np.array(marks),
-        "noise_scale": found["probA"][0] if task == "svr" and "probA" in found else None,
-        "sigmoid": np.array(list(found.values())) if task == "svc" and has_both else None,
+        "density_marks": np.array(marks) if task == "one-class" and marks else None,
+        "noise_scale": A[0] if task == "svr" and A else None,
+        "sigmoid": np.array([A, B]) if task == "svc" and A and B else None,
     }
 
 

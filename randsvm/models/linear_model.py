@@ -176,10 +176,9 @@ def read(content: bytes, name: str, float64: bool) -> LinearModel:
     if nr_class < 2:
         raise ModelError(f"{name}: expected two classes or more, found {nr_class}")
     task = "one-class" if solver == ONE_CLASS_SOLVER else "svc"
+    task = "svr" if solver in REGRESSION_SOLVERS else task
     with reading(name):
-        given = fields_of(header.trailer, "svr" if solver in REGRESSION_SOLVERS else task, label)
-        if given["labels"] and len(given["labels"]) != nr_class:
-            raise ValueError(f"expected {nr_class} labels")
+        given = fields_of(header.trailer, task, nr_class, label)
         lines = given["metadata"]
         mapping = RandomMap.parse(lines.pop("map")) if "map" in lines else None
         if "probA" in lines:

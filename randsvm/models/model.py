@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -59,6 +59,9 @@ class Model:
     columns : of the tables that the model was trained with; None: of svmlight files or arrays
     metadata : other lines of the trailer, which describe the training
     """
+
+    # Whether a decision value belongs to a pair of classes instead of a class.
+    has_pairs: ClassVar[bool] = False
 
     features: np.ndarray
     labels: tuple[str, ...]
@@ -163,7 +166,7 @@ class Model:
 
         f : (m, columns), result of `decision`
         """
-        return class_scores(f, pairs=False)
+        return class_scores(f, self.has_pairs)
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
         """Return rows after scaling, over the features of the model.

@@ -167,7 +167,10 @@ def trailer_of(model: Model, has_labels: bool, **own: Any) -> dict[str, Any]:
 
 
 def fields_of(
-    trailer: Mapping[str, Any] | None, task: str, header_labels: tuple[int, ...] | None
+    trailer: Mapping[str, Any] | None,
+    task: str,
+    nr_class: int,
+    header_labels: tuple[int, ...] | None,
 ) -> dict[str, Any]:
     """Return the fields of Model from the trailer and the labels of the header.
 
@@ -176,6 +179,8 @@ def fields_of(
     """
     lines = dict(trailer or {})
     labels = tuple(map(str, lines.pop("labels", header_labels or ())))
+    if task == "svc" and len(labels) != nr_class:
+        raise ValueError(f"expected {nr_class} labels")
     names = ("scale_shift", "scale_factor", "conformal_scores", "conformal_ranks")
     shift, factor, scores, ranks = (
         np.array(lines.pop(name), np.float64) if name in lines else None for name in names

@@ -26,7 +26,6 @@ from randsvm import __version__
 from randsvm.data.labels import label_values
 from randsvm.errors import ParameterError
 from randsvm.models import decisions
-from randsvm.models.kernel_model import PairwiseModel
 from randsvm.models.model import Model
 from randsvm.models.normal_form import NormalForm
 
@@ -226,7 +225,7 @@ def _prediction(model: Model) -> tuple[str, Part]:
     is_int64 = all(isinstance(v, int) and abs(v) < 2**63 for v in values)
     labels = np.array(values, np.int64) if is_int64 else np.array(list(map(str, values)), object)
     tables: dict[str, Any] = {"labels": labels, "flat": [-1]}
-    if isinstance(model, PairwiseModel):
+    if model.has_pairs:
         nodes = BY_VOTES
         first, second = decisions.class_pairs(len(model.labels))
         one_hot = np.eye(len(model.labels))
@@ -348,7 +347,7 @@ def _probabilities(model: Model) -> Part:
     least = decisions.MIN_PROBABILITY
     tables = {"half_A": sigmoid[0] / 2, "half_B": sigmoid[1] / 2, "least_p": least}
     tables |= {"most_p": 1 - least, "ones_of_classes": np.ones((K, 1))}
-    if not isinstance(model, PairwiseModel):
+    if not model.has_pairs:
         return SIGMOIDS + (WITH_COMPLEMENT if len(model.b) == 1 else SHARES), tables
     i, j = decisions.class_pairs(K)
     pairs, places = np.arange(len(i)), np.zeros((len(i), K, K))
