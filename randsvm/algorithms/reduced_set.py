@@ -399,7 +399,7 @@ class Reducer:
         self.f = np.empty(scan.D.n)
         for at, u in self._parts():
             self.f[at] = u + full.b
-        self.scale = max(abs(certificate.primal), abs(certificate.dual), certificate.least)
+        self.scale = max(abs(certificate.primal), abs(certificate.dual), certificate.floor)
         # The largest increase of P within the gap, or the part of it that is used.
         room = self.gap * self.scale - (certificate.primal - certificate.dual)
         self.planned_cost = room * (1.0 if lowers else SPARE)

@@ -112,7 +112,7 @@ class Certificate:
     """The objectives over all rows, D(alpha) <= optimum <= P(w, b); `Scan` computes them.
 
     primal: P. dual: D; -inf if it is unknown. certified: False if the kernel is not positive
-    semidefinite; P and D are not bounds then. least: objectives below it count as 0 in the gap, see
+    semidefinite; P and D are not bounds then. floor: objectives below it count as 0 in the gap, see
     _least_objective in running_values.py. primal_error, dual_error: bounds of the rounding of P and
     D; 0 for running values, which are not proven. distance: a bound of P - D where both are of the
     same coefficients, since most rounding cancels; None: it follows from P and D. sampled: whether
@@ -122,7 +122,7 @@ class Certificate:
     primal: float
     dual: float
     certified: bool = True
-    least: float = 0.0
+    floor: float = 0.0
     primal_error: float = 0.0
     dual_error: float = 0.0
     distance: float | None = None
@@ -137,7 +137,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """Return a bound of (P - D) / max(|P|, |D|, least).
+        """Return a bound of (P - D) / max(|P|, |D|, floor).
 
         It is 0 if P and D are 0, 1 if D is unknown (the limit as D falls to -inf), nan if
         not certified, and inf if rounding is larger than the objectives.
@@ -147,7 +147,7 @@ class Certificate:
         if math.isinf(self.dual):
             return 1.0
         sizes = abs(self.primal) - self.primal_error, abs(self.dual) - self.dual_error
-        scale = max(*sizes, self.least)
+        scale = max(*sizes, self.floor)
         if scale > 0:
             return self.largest_distance / scale
         return 0.0 if self.largest_distance == 0 else math.inf

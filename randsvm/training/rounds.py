@@ -103,7 +103,7 @@ class Record:
 
     def certificate(self, primal: float) -> Certificate:
         """Return a certificate of this P and the highest D."""
-        return Certificate(primal, self.dual, self.last.certified, self.last.least)
+        return Certificate(primal, self.dual, self.last.certified, self.last.floor)
 
     @property
     def gap(self) -> float:
@@ -389,7 +389,7 @@ class SubtaskSolution:
 
 def total_certificate(certificates: Sequence[Certificate]) -> Certificate:
     """Return the sum of the certificates of several subtasks."""
-    names = "primal", "dual", "least", "primal_error", "dual_error"
+    names = "primal", "dual", "floor", "primal_error", "dual_error"
     sums = {name: sum(getattr(one, name) for one in certificates) for name in names}
     return Certificate(
         **sums,
