@@ -9,21 +9,18 @@ import contextlib
 import json
 import math
 import os
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from randsvm import __version__
 from randsvm.errors import InputError
 from randsvm.events import (
     Certified,
     Explained,
     Exported,
     Predicted,
-    Started,
     Trained,
 )
 from randsvm.files import STANDARD, check_output, read_json_lines
@@ -52,46 +49,15 @@ PREDICTION_ENDS = (Predicted, Certified, Exported, Explained)
 COMMAND_ENDS = (Trained, *PREDICTION_ENDS)
 
 
-class Records:
-    """The records of one run of a command.
-
-    algorithm: of a training. files: role of a file -> its name or names. arguments: options that
-    complete the configuration.
-    """
-
-    def __init__(
-        self,
-        command: str,
-        algorithm: str | None,
-        files: Mapping[str, str | tuple[str, ...]],
-        arguments: Sequence[str] = (),
-    ) -> None:
-        self.arguments = arguments
-        # Distinguishes the lines of runs that share a log.
-        run = os.urandom(4).hex()
-        head = {"run": run, "version": __version__, "command": command}
-        self.run: dict[str, object] = {**head, **files}
-        if algorithm is not None:
-            self.run["algorithm"] = algorithm
-
-    def record(self, event: Any) -> dict[str, object]:
-        """Return the record of an event, with values that JSON can hold."""
-        own = event._asdict()
-        if isinstance(event, Started):
-            self.run |= {
-                "algorithm": event.algorithm,
-                "parameters": shlex.join([*own.pop("configuration"), *self.arguments]),
-                "n": event.n,
-                "d": event.d,
-                "nnz": event.nnz,
-            }
-        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        head = {
-            "event": type(event).__name__.lower(),
-            "schema": SCHEMA,
-            "time": now.replace("+00:00", "Z"),
-        }
-        return as_json({**head, **self.run, **own})
+def record_of(event: object, fields: Mapping[str, object]) -> dict[str, Any]:
+    """Return the record of an event with these fields, with values that JSON can hold."""
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    head = {
+        "event": type(event).__name__.lower(),
+        "schema": SCHEMA,
+        "time": now.replace("+00:00", "Z"),
+    }
+    return as_json({**head, **fields})
 
 
 def as_line(record: Mapping[str, object]) -> str:

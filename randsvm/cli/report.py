@@ -16,15 +16,16 @@ from typing import Any
 
 import click
 
+from randsvm import __version__
 from randsvm.cli.lines import LINES, RESULTS, missed_gap, no_lines
 from randsvm.cli.log import (
     COMMAND_ENDS,
     PREDICTION_ENDS,
     Failed,
     Log,
-    Records,
     as_line,
     peak_memory,
+    record_of,
 )
 from randsvm.cli.process import ending_of
 from randsvm.errors import (
@@ -66,7 +67,11 @@ class Report:
             self.files += [names] if isinstance(names, str) else names
         # A model or predictions on standard output must not be mixed with other lines.
         self.to_stdout = files.get("output" if algorithm is None else "model") in STANDARD_OUTPUTS
-        self.records = Records(command, algorithm, files, arguments)
+        # The fields of all records. `run` distinguishes the lines of runs that share a log.
+        head = {"run": os.urandom(4).hex(), "version": __version__, "command": command}
+        self.run: dict[str, object] = {**head, **files}
+        if algorithm is not None:
+            self.run["algorithm"] = algorithm
         self.given = given
         self.quiet, self.in_json = given["quiet"], given["report"] == "json"
         # Outputs that check_outputs has found to be usable.
@@ -146,7 +151,7 @@ class Report:
         event: Any = self.outcome
         if event is None:
             event = Failed(ending_of(error)[1], time.monotonic() - self.start)
-        record = self.records.record(event)
+        record = self._record(event)
         record |= {"peak_memory": peak_memory(), "host": os.uname().nodename}
 
         def finished() -> dict[str, Any]:
@@ -186,8 +191,8 @@ class Report:
         if isinstance(event, COMMAND_ENDS):
             self.outcome = event
         elif self.log is not None or self.page is not None or self.in_json:
-            # Also without a log: `record` keeps fields of `started`, which the last record repeats.
-            record = self.records.record(event)
+            # Also without a log: `_record` keeps fields of Started, which the last record repeats.
+            record = self._record(event)
             self._write_log(record)
             if self.page is not None:
                 self.page.append(record)
@@ -204,6 +209,14 @@ class Report:
         # The first problem of an output is that of the exit code.
         if not isinstance(event, Unwritten) or Unwritten not in self.last:
             self.last[type(event)] = event
+
+    def _record(self, event: Any) -> dict[str, Any]:
+        fields = event._asdict()
+        if isinstance(event, Started):
+            words = [*fields.pop("configuration"), *self.arguments]
+            self.run |= {"algorithm": event.algorithm, "parameters": shlex.join(words)}
+            self.run |= {"n": event.n, "d": event.d, "nnz": event.nnz}
+        return record_of(event, self.run | fields)
 
     def _headings(self, event: Any) -> Iterable[str]:
         """Return the lines before those of an event, which depend on earlier events."""
