@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from randsvm.data.chunks import cut_chunks, new_store
-from randsvm.data.dataset import COPIED_NONZEROS, Dataset
+from randsvm.data.chunks import new_store
+from randsvm.data.dataset import Dataset
 from randsvm.data.labels import label_values
-from randsvm.data.reading import CHUNK_ROWS
 from randsvm.errors import DataError
 from randsvm.files import display_name
 
@@ -59,11 +58,8 @@ class RowsByClass:
         self.D, self.chunks = D, 0
         with new_store(limit, folder) as self.store:
             for rows in self.rows:
-                of_class = D.subset(D.mask(rows))
-                shards = [shard for shard in of_class.shards if shard.stop > shard.start]
-                parts = D.executor.map(of_class.stored, shards)
                 before = len(self.store)
-                for chunk in cut_chunks(parts, CHUNK_ROWS, COPIED_NONZEROS, split=False):
+                for chunk in D.subset(D.mask(rows)).copied():
                     self.store.append(chunk)
                 self.numbers.append(range(before, len(self.store)))
 

@@ -146,11 +146,16 @@ class Dataset:
 
         The caller releases its executor and closes its store. limit, folder: see Store.
         """
-        parts = self.map(self.stored)
         with new_store(limit, folder) as store:
-            for chunk in cut_chunks(parts, CHUNK_ROWS, COPIED_NONZEROS, split=False):
+            for chunk in self.copied():
                 store.append(chunk)
         return self.with_store(store)
+
+    def copied(self) -> Iterator[RawChunk]:
+        """Yield the rows of this view, as they are stored, in full chunks of their own."""
+        shards = [shard for shard in self.shards if shard.stop > shard.start]
+        parts = self.executor.map(self.stored, shards)
+        return cut_chunks(parts, CHUNK_ROWS, COPIED_NONZEROS, split=False)
 
     def in_memory(self) -> Dataset:
         """Return a view with the same rows copied to full chunks in memory."""

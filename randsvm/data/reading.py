@@ -31,11 +31,6 @@ CHUNK_ROWS = 8192
 CHUNK_NONZEROS = 1 << 20
 
 
-def hexdigest(chunks: Iterable[bytes], labels: Sequence[str]) -> str:
-    """Return the digest of a data set from those of its chunks, in order, and its labels."""
-    return hashlib.sha256(json.dumps(list(labels)).encode() + b"".join(chunks)).hexdigest()
-
-
 def chunk_digest(chunk: RawChunk) -> bytes:
     """Return the sha256 of labels, row lengths, indices, values, and of weights other than 1."""
     found = hashlib.sha256()
@@ -84,16 +79,15 @@ class ParseOptions:
     """The options that change what is parsed, and how D is cut into chunks.
 
     labels: class or number. any_label: see LabelTable. has_row_numbers: rows are those of a
-    precomputed kernel and begin with 0:number, which needs zero_based. float64: see parse_piece.
-    row_weights: the name of a file of weights, one for each row. table: how a table is read; None:
-    the format is svmlight. groups: whether the groups of rows are kept: their qids in svmlight.
+    precomputed kernel and begin with 0:number, which needs zero_based. row_weights: the name of a
+    file of weights, one for each row. table: how a table is read; None: the format is svmlight.
+    groups: whether the groups of rows are kept: their qids in svmlight.
     """
 
     labels: Labels = "class"
     zero_based: bool = False
     any_label: bool = False
     has_row_numbers: bool = False
-    float64: bool = False
     chunk_rows: int = CHUNK_ROWS
     chunk_nonzeros: int = CHUNK_NONZEROS
     row_weights: str | None = None
@@ -175,13 +169,14 @@ class FirstPass:
         # Rows of the last classes may all have the weight 0.
         missing = len(labels) - self.of_classes.shape[1]
         counts, weights = np.pad(self.of_classes, ((0, 0), (0, missing)))
+        content = json.dumps(list(labels)).encode() + b"".join(self.digests)
         return Summary(
             n=self.n,
             nnz=self.nnz,
             features=self.features,
             labels=tuple(labels),
             counts=tuple(counts.astype(int).tolist()),
-            digest=hexdigest(self.digests, labels),
+            digest=hashlib.sha256(content).hexdigest(),
             float64=self.float64,
             weighted=self.weighted,
             total_weight=self.weight,
