@@ -237,12 +237,9 @@ class Connection:
             return "all workers of this machine have ended"
         return None
 
-    def identity(self) -> dict[str, dict[str, Any]]:
-        """Return what the scheduler knows of each worker."""
-        found: dict[str, dict[str, Any]] = self.client.sync(self.client.scheduler.identity)[
-            "workers"
-        ]
-        return found
+    def identity(self) -> Any:
+        """Return what the scheduler knows of each worker: name -> dictionary."""
+        return self.client.sync(self.client.scheduler.identity)["workers"]
 
     def repeat(self, work: Callable[[], object], seconds: Callable[[], float]) -> None:
         """Call work() again and again in a thread, as the scheduler may hang."""
