@@ -96,6 +96,8 @@ def test_weights_do_not_depend_on_where_rows_are_kept(tmp_path_factory, content,
     with open_rows(arrays, **SMALL) as D:
         assert D.summary.total_weight_by_class == pytest.approx(by_class)
         assert D.summary.total_weight == pytest.approx(sum(by_class))
+        rows = X[np.ix_(kept, D.summary.features - 1)].tolist()
+        assert seen_in(D) == (rows, *expected[1:])
         if not dense and (X != 0).sum() < 0.5 * X.size:
             found.append(summary_of(D))
     assert all(other == found[0] for other in found[1:])
@@ -115,6 +117,7 @@ def test_every_view_has_the_weights_of_its_rows(weighted):
     def check(view, unit):
         rows, _, weights = seen_in(view)
         assert weights == [row[0] * unit for row in rows]
+        assert view.points(np.array([9, 3])).weights.tolist() == [weights[3], weights[9]]
 
     mask = np.arange(30) % 3 != 0
     other = weighted.reweighted(np.arange(1, 31) / 8)  # in place of those of the rows
