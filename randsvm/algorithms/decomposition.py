@@ -16,14 +16,15 @@ import numpy as np
 
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
-from randsvm.data.sampling import Draws
+from randsvm.data.sampling import Draw, Draws
 from randsvm.svm.projection import clipped, with_sums_by_violation
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import KernelSolution, Step
-from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.subproblem import solve_whole, svmlearn
 from randsvm.svm.subproblem_qp import solve
 from randsvm.svm.tasks import SUM_ROUNDING
+from randsvm.svm.whole import WholeScan
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
     Collector,
@@ -41,17 +42,16 @@ Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
 
 @dataclass
 class Decomposition:
-    """One run over D. rng: numbered random draws. tolerance: of the KKT conditions in the next
-    scan; the caller may change it between two rounds."""
+    """One run over D. rng: numbered random draws. tolerance: returns that of the KKT conditions in
+    the next scan."""
 
     scan: Scan
     rng: Draws
-    tolerance: float
+    tolerance: Callable[[], float]
 
     def random_subset(self, r: int) -> WorkingSet:
         """Return a random subset of D of r rows."""
-        D = self.scan.D
-        return WorkingSet.of(random_subset(D, r, self.rng), D.n)
+        return WorkingSet.of(random_subset(self.scan.D, r, self.rng))
 
     def first_start(self, start: Start | None) -> Start | None:
         """Return what makes the first step: `start`, or what coefficients with prescribed sums
@@ -62,14 +62,12 @@ class Decomposition:
     def _start_with_sums(self, scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         """Return a first step to coefficients with the sums that a one-class or nu task prescribes.
 
-        It solves a random subset S of r rows. If S holds all rows of D, that is the solution.
-        Otherwise the rows of D furthest outside of the solution over S go to their bounds.
+        It solves a random subset S of r rows. Then the rows of D furthest outside of the solution
+        over S go to their bounds.
         """
         S = self.random_subset(r)
         points, task = scan.points(S.rows), scan.task
         beta_of_S = _solve_with_sums(scan, points)
-        if S.whole:
-            return Step(replace(points, beta=np.zeros(len(points))), beta_of_S), S
         at = np.flatnonzero(beta_of_S)
         scan.advance(points.X[at], beta_of_S[at], fresh=True)
         y, u = scan.D.labels(), scan.u
@@ -78,17 +76,46 @@ class Decomposition:
         chosen = scan.points(rows)
         return Step(replace(chosen, beta=np.zeros(len(rows))), beta[rows]), S
 
-    def violators(
-        self, step: Step, W: WorkingSet, order: Order, r: int
-    ) -> tuple[KernelSolution, Violators]:
-        """Make the step, which solved W, scan D, and return the solution SV with its violators V.
+    def violators(self, step: Step, order: Order, r: int) -> tuple[KernelSolution, Violators]:
+        """Make the step, scan D, and return the solution SV with its violators V.
         order: which r candidates of each side V holds."""
-        return self.scan.after(step, self.collector(W, order, r), self.tolerance)
+        return self.scan.after(step, Collector(r, self.rng.next(), order), self.tolerance())
 
-    def collector(self, W: WorkingSet, order: Order, r: int) -> Collector:
-        """Return the collector of the next scan; if W holds all rows of D, it keeps no row."""
-        draw = self.rng.next()
-        return Collector(0 if W.whole else r, draw, largest_violation if W.whole else order)
+
+# Where LIBSVM solves all rows at once, all rounds after the first together may take this number of
+# iterations more than the first. Measured: a linear kernel on unscaled rows takes 14 millions.
+MAX_FURTHER_ITERATIONS = 10_000_000
+
+
+def rounds_of_whole(
+    whole: WholeScan,
+    tolerance: Callable[[], float],
+    progress: Callable[[], bool],
+    start: Start | None,
+) -> Scans:
+    """Solve all rows at once, each time from the solution before.
+
+    A further round would repeat one without progress, so that one is the last. tolerance: see
+    Decomposition. progress: returns whether the last round made progress. start: makes the first
+    step; None: LIBSVM does.
+    """
+    trained = np.arange(whole.D.n) if whole.weights is None else np.flatnonzero(whole.weights)
+    task, keep_none = whole.task, Collector(0, Draw(0, 0), largest_violation)
+    if start is not None:
+        step = start(whole, whole.training_rows)[0]
+    elif task.coefficient_sum or task.absolute_sum:
+        points = whole.points(trained)
+        step = Step(points, _solve_with_sums(whole, points))
+    else:
+        step = solve_whole(whole, whole.points(trained))
+    left = MAX_FURTHER_ITERATIONS + step.iterations
+    while True:
+        SV, V = whole.after(step, keep_none, tolerance())
+        yield SV, V
+        if not progress() or (V.count and left < 0):
+            return
+        step = solve_whole(whole, whole.points(trained), SV.b)
+        left -= step.iterations
 
 
 def no_step(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
@@ -97,7 +124,7 @@ def no_step(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
     As a `Start` it continues from the current coefficients of the scan.
     """
     nothing = scan.points(np.empty(0, np.int64))
-    return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows, scan.D.n)
+    return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows)
 
 
 def in_float64(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
@@ -137,17 +164,17 @@ def start_from(solution: SavedSolution) -> Start:
         exact = saved.float64 or scan.kernel_layout.dtype is np.float32
         u = saved.u if exact else None
         scan.continue_from(saved.coefficients, u, saved.absolute, saved.added)
-        return feasible_step(scan, r, float(np.abs(saved.coefficients.beta).sum()))
+        return feasible_step(scan, float(np.abs(saved.coefficients.beta).sum()))
 
     return start
 
 
-def feasible_step(scan: Scan, r: int, absolute_sum: float = 0.0) -> tuple[Step, WorkingSet]:
+def feasible_step(scan: Scan, absolute_sum: float = 0.0) -> tuple[Step, WorkingSet]:
     """Return a step from the current coefficients to feasible ones, and its working set.
 
-    That is all rows if they are at most r, else those that the step leaves unbounded. absolute_sum:
-    the least sum of all |beta|, unless the task prescribes one: the rows with the largest
-    violations take it over from rows whose coefficients become 0.
+    The set holds the rows that the step leaves unbounded. absolute_sum: the least sum of all
+    |beta|, unless the task prescribes one: the rows with the largest violations take it over from
+    rows whose coefficients become 0.
     """
     task, y, weights = scan.task, scan.D.labels(), scan.weights
     lower, upper = task.box(y, weights)
@@ -160,12 +187,8 @@ def feasible_step(scan: Scan, r: int, absolute_sum: float = 0.0) -> tuple[Step, 
         beta = with_sums_by_violation(task, y, scan.u, beta, weights)
     beta = with_sums_by_violation(scan.task, y, scan.u, beta, weights)
     rows = np.flatnonzero((beta != 0) | (scan.beta != 0))
-    step = Step(scan.points(rows), beta[rows])
-    if r < scan.training_rows:
-        free = np.flatnonzero((beta != 0) & (beta > lower) & (beta < upper))
-        return step, WorkingSet(free, free, pairs=True)
-    trained = np.arange(scan.D.n) if weights is None else np.flatnonzero(weights)
-    return step, WorkingSet(trained, trained, whole=True)
+    free = np.flatnonzero((beta != 0) & (beta > lower) & (beta < upper))
+    return Step(scan.points(rows), beta[rows]), WorkingSet(free, free, pairs=True)
 
 
 # fmt: off
@@ -184,7 +207,7 @@ def osuna(
     else:
         step, B = start(run.scan, size)
     while True:                                              # while |V| > 0
-        SV, V = run.violators(step, B, order, size)          #     V = {j not in B: j violates KKT}
+        SV, V = run.violators(step, order, size)          #     V = {j not in B: j violates KKT}
         yield SV, V
         stay = B.latest_first[: size - swap if size >= KEEP_FROM_ROWS else 0]
         enter = select(V.sides, size - len(stay), stay)

@@ -116,7 +116,7 @@ def estimate_from_subsets(
     order = np.argsort(points.rows)
     beta = np.concatenate([one.beta for one in machines])[order] / 2
     points = replace(points[order], beta=np.zeros(len(points)), u=np.zeros(len(points)))
-    W = WorkingSet.of(points.rows, D.n)
+    W = WorkingSet.of(points.rows)
     return Step(points, beta), W, _error_of_mean(run, machines)
 
 
@@ -159,7 +159,7 @@ def step_to(run: Decomposition, solution: KernelSolution | None) -> tuple[Step, 
         beta[np.searchsorted(rows, solution.rows)] = solution.beta
     points = replace(scan.rows(rows), beta=before.of(rows))
     machine = solution if isinstance(solution, ReducedMachine) else None
-    return Step(points, beta, reduced=machine), WorkingSet.of(rows, scan.D.n)
+    return Step(points, beta, reduced=machine), WorkingSet.of(rows)
 
 
 def starting_from(whole_scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:
@@ -209,7 +209,7 @@ def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Scans:
     else:
         step, W = _after_start(run, r, start)
     while True:                                               # while |V| > 0 and |SV| < k
-        SV, V = run.violators(step, W, uniform_sample, r)     #     V = violators(D, SV)
+        SV, V = run.violators(step, uniform_sample, r)     #     V = violators(D, SV)
         yield SV, V
         R = _random_subset(V, r - len(SV), SV)                #     R = a random subset of V
         W = W.next(SV.rows, R)
@@ -231,7 +231,7 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> S
         step, W = start(run.scan, r)
     blocks = Blocks(run.scan, run.rng, r)
     while True:                                               # while gap > the gap asked for
-        SV, V = run.violators(step, W, _order(W), r)          #     V = violators(D, SV)
+        SV, V = run.violators(step, _order(W), r)          #     V = violators(D, SV)
         yield SV, V
         m, keeps = blocks.rows_after(step, V.certificate), W.pairs and r >= KEEP_FROM_ROWS
         kept = W.latest_first[: m // KEPT_SHARE if keeps else 0]
@@ -254,7 +254,7 @@ def train_on_inner_set(
     """
     step, W, error = estimate_from_subsets(run, solve_part)   # f0 = mean of svmlearn(2 subsets)
     step, W = start(run.scan, r) if start else (step, W)
-    SV, V = run.violators(step, W, largest_violation, r)      # u = f0 of all rows
+    SV, V = run.violators(step, largest_violation, r)      # u = f0 of all rows
     machine = solution = SV if start else None                # f0 solves nothing
     if solution is not None:
         yield SV, V
@@ -264,7 +264,7 @@ def train_on_inner_set(
         start = starting_from(run.scan, solution, A) if solution is not None else None
         solution, machine = solve_part(A, start)              # SV = train_certified(A, r)
         step, W = step_to(run, machine)
-        SV, V = run.violators(step, W, largest_violation, r)  #     V = violators(D, SV)
+        SV, V = run.violators(step, largest_violation, r)  #     V = violators(D, SV)
         yield SV, V
         tau /= 2
         A = sorted_union(A, run.scan.near_margin(tau))        #     A = A + {rows: y f < 1 + tau}
@@ -294,7 +294,7 @@ def _are_many(V: Violators, SV: KernelSolution) -> bool:
 def _after_start(run: Decomposition, r: int, start: Start) -> tuple[Step, WorkingSet]:
     """Make a start and solve one round after it, since k may end the run after one step."""
     step, _ = start(run.scan, r)
-    W = WorkingSet.of(step.points.rows, run.scan.D.n)
-    SV, V = run.scan.after(step, run.collector(W, uniform_sample, r))
+    W = WorkingSet.of(step.points.rows)
+    SV, V = run.violators(step, uniform_sample, r)
     W = W.next(SV.rows, _random_subset(V, r - len(SV), SV))
     return svmlearn(run.scan, W), W

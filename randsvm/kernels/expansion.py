@@ -101,12 +101,16 @@ def check_finite(u: np.ndarray, kernel: Kernel) -> None:
 def gram(layout: Layout, X: CsrMatrix, *, centred: bool = False) -> np.ndarray:
     """Return K(x_i, x_j) for every pair of rows, (m, m) float32, in the precision of the layout.
 
-    centred: return `centred_gram` if float32 does not hold the differences between the values. The
-    caller may then use K only in products K v with sum v = 0.
+    centred: see `centred_if_far`. The caller may then use K only in products K v with sum v = 0.
     """
     K = layout.gram(X, np.float32)
-    if centred and layout.kernel.name in ("linear", "poly") and _is_far_from_0(K):
-        return centred_gram(layout.kernel, X, K)
+    return centred_if_far(layout.kernel, X, K) if centred else K
+
+
+def centred_if_far(kernel: Kernel, X: CsrMatrix, K: np.ndarray) -> np.ndarray:
+    """Return `centred_gram` if float32 does not hold the differences between the values K, or K."""
+    if kernel.name in ("linear", "poly") and _is_far_from_0(K):
+        return centred_gram(kernel, X, K)
     return K
 
 

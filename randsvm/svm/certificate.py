@@ -85,7 +85,7 @@ class ResidualQuery:
         """Return the residual of each row as computed, its largest value, and the error of u;
         (m,) float64 each."""
         if values.absolute is None:
-            error = np.full(len(values), self.error.of_total(self.total))
+            error = np.full(len(values.u), self.error.of_total(self.total))
         else:
             error = self.error.relative * values.absolute + self.error.uniform * self.total
         return self.residuals(values, slice(None), values.u, np.minimum(error, LARGEST_ERROR))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, slices, squared_norms
+from randsvm.arrays import CsrMatrix, Matrix, slices, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
@@ -24,22 +24,19 @@ from randsvm.parameters.svm import Problem
 CUT = 20.0
 
 
-def kernel_layouts_of(
-    D: Dataset, problem: Problem, sample: Points, *, float64: bool, all_rows: bool
-) -> tuple[Layout, Layout]:
-    """Return the layouts of the rows of D for sums, and for kernel values of pairs of rows.
+def kernel_layout_of(D: Dataset, problem: Problem, sample: Points, float64: bool) -> Layout:
+    """Return the layout of the rows of D for sums and for kernel values of pairs of rows.
 
-    They are in float32 if its rounding is small, otherwise in float64. With a precomputed kernel
-    sums are products with the values of the file, and always in float64.
+    It is in float32 if its rounding is small, otherwise in float64. With a precomputed kernel sums
+    are products with the values of the file, and always in float64.
 
-    sample: rows of D; all_rows: whether these are all of them: sums are then in float64, as their
-    kernel values are cheap. float64: whether to use float64 in any case.
+    sample: rows of D. float64: whether to use float64 in any case.
     """
     kernel, size = Kernel.of(problem), (D.n, D.d, D.nnz)
+    if float64:
+        return choose_layout(kernel, size, np.float64)
 
     def largest(layout: Layout) -> float:
-        if all_rows:
-            return float(layout.squared_norms(sample.X).max(initial=0.0))
         return row_sizes(D, layout).norm
 
     def profits(cells: Cells) -> bool:
@@ -48,19 +45,10 @@ def kernel_layouts_of(
 
         return next(D.executor.map(of, D.shards[:1]))
 
-    if all_rows:
-        dtype = np.float64 if float64 else np.float32
-        pairs = choose_layout(kernel, size, dtype, sample=sample.X, largest=largest)
-        sums = choose_layout(kernel, size, np.float64, largest=largest, reads_nonzeros=True)
-        return sums, pairs
-    if float64:
-        layout = choose_layout(kernel, size, np.float64)
-        return layout, layout
-    sums = choose_layout(
+    return choose_layout(
         kernel, size, np.float32, sample=sample.X, largest=largest, reads_nonzeros=True,
         profits=profits, cutoff=CUT,
     )  # fmt: skip
-    return sums, sums
 
 
 class RowSizes(NamedTuple):
@@ -74,28 +62,31 @@ class RowSizes(NamedTuple):
 
 def row_sizes(D: Dataset, layout: Layout) -> RowSizes:
     """Return the sizes of all rows of D, for the bounds of rounding errors."""
-    centre = layout.centre
 
     def of(shard: Shard) -> RowSizes:
-        norm, length, terms = 0.0, 0.0, D.d
         if layout.kernel.name == "precomputed":
             rows = D.chunk_matrix(shard)
             values = np.abs(rows.data[D.summary.features[rows.indices] != 0])
-            return RowSizes(float(values.max(initial=0.0)), terms)
-        for chunk in D.chunks(shard):
-            for at in slices(len(chunk.y), BLOCK_ROWS):
-                X = chunk.X[at]
-                norms = squared_norms(X)
-                length = max(length, float(norms.max(initial=0.0)) ** 0.5)
-                if centre is not None:
-                    norms = layout.squared_norms(X)
-                norm = max(norm, float(norms.max(initial=0.0)))
-        if not layout.is_dense and D.mapping is None:
-            stored = np.diff(D.chunk_matrix(shard).indptr).max(initial=0)
-            terms = int(stored) + (0 if centre is None else int(np.count_nonzero(centre)))
-        return RowSizes(norm, terms, length)
+            return RowSizes(float(values.max(initial=0.0)), D.d)
+        found = [sizes_of(chunk.X, layout, D.d) for chunk in D.chunks(shard)]
+        return RowSizes(*map(max, zip(*found, strict=True)))
 
-    return RowSizes(*(max(each) for each in zip(*D.map(of), strict=True)))
+    return RowSizes(*map(max, zip(*D.map(of), strict=True)))
+
+
+def sizes_of(X: Matrix, layout: Layout, d: int) -> RowSizes:
+    """Return the sizes of some rows with d features."""
+    norm, length, terms, centre = 0.0, 0.0, d, layout.centre
+    for at in slices(X.shape[0], BLOCK_ROWS):
+        norms = squared_norms(X[at])
+        length = max(length, float(norms.max(initial=0.0)) ** 0.5)
+        if centre is not None:
+            norms = layout.squared_norms(X[at])
+        norm = max(norm, float(norms.max(initial=0.0)))
+    if not layout.is_dense and isinstance(X, CsrMatrix):
+        stored = np.diff(X.indptr).max(initial=0)
+        terms = int(stored) + (0 if centre is None else int(np.count_nonzero(centre)))
+    return RowSizes(norm, terms, length)
 
 
 def gram_of(D: Dataset, layout: Layout, points: Points, *, centred: bool) -> np.ndarray:
@@ -104,7 +95,7 @@ def gram_of(D: Dataset, layout: Layout, points: Points, *, centred: bool) -> np.
     points: the rows, from `kernel_centres`. centred: see gram.
     """
     if layout.kernel.name == "precomputed":
-        return kernel_values(D, points)
+        return kernel_values(D, points).astype(np.float32)
     return gram(layout, points.X, centred=centred)
 
 
@@ -150,13 +141,13 @@ def kernel_centres(D: Dataset, rows: np.ndarray) -> Points:
 
 
 def kernel_values(D: Dataset, points: Points) -> np.ndarray:
-    """Return K of every pair of some `kernel_centres`, (m, m) float32, in one pass over their rows.
+    """Return K of every pair of some `kernel_centres`, (m, m) float64, in one pass over their rows.
 
     Raises ContentError if K(x, z) is not K(z, x).
     """
     m, numbers = len(points), points.X.indices
     values = D.mapped(SelectedColumns(numbers)).points(points.rows).X
-    K: np.ndarray = values.data.reshape(m, m).astype(np.float32)
+    K: np.ndarray = values.data.reshape(m, m)
     off = K - K.T
     if m and off.max() > ASYMMETRY * max(K.max(), -K.min()):
         i, j = np.unravel_index(int(off.argmax()), off.shape)
@@ -195,7 +186,7 @@ def why_not_psd(D: Dataset) -> str | None:
 
     if D.n > MAX_PSD_CHECK_ROWS:
         return NOT_CHECKED
-    K = kernel_values(D, kernel_centres(D, np.arange(D.n))).astype(np.float64)
+    K = kernel_values(D, kernel_centres(D, np.arange(D.n))).copy()
     largest = max(float(K.diagonal().max()), float(np.finfo(np.float32).tiny))
     K.flat[:: D.n + 1] += PSD_ROUNDING * np.sqrt(D.n) * largest
     # LAPACK reads columns; the transpose of a symmetric matrix has them in place, without a copy.

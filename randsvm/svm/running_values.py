@@ -25,7 +25,7 @@ from randsvm.kernels.expansion import Expansion, check_finite, values_of
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Layout, RowBlock, row_block_bytes
 from randsvm.parameters.svm import Problem
-from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layouts_of
+from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
 from randsvm.svm.solution import ReducedMachine
@@ -41,8 +41,6 @@ AUDIT_ROWS, AUDIT_NONZEROS, MIN_AUDIT_ROWS = 512, 1 << 16, 128
 # to MAX_ERROR_OF_VIOLATION times the largest violation, but not by more than MAX_TOLERANCES
 # times the tolerance.
 MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_TOLERANCES = 1 / 4, 1 / 100, 2
-# Up to this many rows all sums are in float64 without an audit: their kernel values are cheap.
-FLOAT64_ROWS = 3000
 # See _least_objective.
 ONE_CLASS_ZERO_SHARE = 0.01
 
@@ -278,21 +276,15 @@ class SavedSolution:
 class RowReader:
     """Reads rows of D by number and caches them.
 
-    audit: rows that stay in memory. all_rows: whether they are all rows of D. max_bytes: size above
-    which the cache drops rows.
+    max_bytes: size above which the cache drops rows.
     """
 
-    def __init__(self, D: Dataset, audit: Points, all_rows: bool, max_bytes: int) -> None:
-        self.D, self.audit, self.all_rows, self.max_bytes = D, audit, all_rows, max_bytes
-        self.latest, self.cache = audit, RowCache(D.d)
+    def __init__(self, D: Dataset, max_bytes: int) -> None:
+        self.D, self.max_bytes, self.cache = D, max_bytes, RowCache(D.d)
 
     def read(self, rows: np.ndarray, support: np.ndarray) -> Points:
         """Return these rows, without u and beta. rows, support : ascending int64; the cache keeps
         the support vectors longest."""
-        if self.all_rows:
-            if not np.array_equal(rows, self.latest.rows):
-                self.latest = self.audit[rows]
-            return self.latest
         missing = self.cache.missing(rows)
         if len(missing) > self.cache.count and len(missing) > len(rows) // 2:
             # Nearly all are new, as at the start of a nu task: the cache shares their memory.
@@ -318,7 +310,6 @@ class RunningValues:
 
     values: u and beta of each shard, in the process that holds the shard
     audit: random rows whose u is compared with float64 sums
-    all_audited: whether `audit` is all rows of D; all sums are then float64, and none is compared
     least_objective: see Certificate
     weights : (n,) float64, None: all are 1
     total_weight: the sum of the weights
@@ -337,8 +328,7 @@ class RunningValues:
     windows: where the next scan expects the offset of each group of the task
     max_violation: rise less fall of the maximal violating pair in the last scan; before the first
         scan the range of the targets
-    kernel_layout: how rows are laid out for sums, and the precision of the sums
-    gram_layout: the same for kernel values for LIBSVM, which become float32
+    kernel_layout: how rows are laid out for sums and kernel values, and the precision of the sums
     exact : (m,) float64, u of the audit rows from float64 sums
     added: what was added to u since it was last computed from scratch
     reduced: the reduced machine that the coefficients are of; None: they are of the problem
@@ -360,25 +350,22 @@ class RunningValues:
         # Rows of weight 0 are held out: their coefficients stay 0, but they have a u.
         held_out = 0 if self.weights is None else int(np.count_nonzero(self.weights == 0))
         self.training_rows = D.n - held_out
-        self.all_audited = D.n <= FLOAT64_ROWS
-        # The values of `gram` of all rows, for the next round, and their settings.
-        self._whole_gram: tuple[np.ndarray, Layout, bool] | None = None
-        numbers = (
-            np.arange(D.n) if self.all_audited else D.sample(Draw(seed, AUDIT_DRAW), audit_rows(D))
-        )
-        self.audit = kernel_centres(D, numbers)
-        self.row_reader = RowReader(D, self.audit, self.all_audited, layout_bytes // 2)
-        self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
-        self.kernel_layout, self.gram_layout = kernel_layouts_of(
-            D, problem, self.audit, float64=float64, all_rows=self.all_audited
-        )
-        self.least_objective = _least_objective(D, problem, self.gram_layout.kernel)
+        self.least_objective = _least_objective(D, problem, Kernel.of(problem))
         self.task, self.b, self.slack = task_of(problem), 0.0, 0.0
         self.windows = tuple(Window() for _ in self.task.groups)
-        self.max_violation = float(np.ptp(self.audit.y))
         self.coefficients, self.added = Coefficients(), NOTHING_ADDED
-        self.exact = np.zeros(len(self.audit))
         self.reduced: ReducedMachine | None = None
+        self._begin(layout_bytes, float64)
+
+    def _begin(self, layout_bytes: int, float64: bool) -> None:
+        """Choose the layouts, and make the values of all shards; see `__init__`."""
+        D, problem = self.D, self.problem
+        self.audit = kernel_centres(D, D.sample(Draw(self.seed, AUDIT_DRAW), audit_rows(D)))
+        self.max_violation = float(np.ptp(self.audit.y))
+        self.row_reader = RowReader(D, layout_bytes // 2)
+        self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
+        self.kernel_layout = kernel_layout_of(D, problem, self.audit, float64)
+        self.exact = np.zeros(len(self.audit))
 
     # --- read ------------------------------------------------------------------------------
 
@@ -419,16 +406,13 @@ class RunningValues:
         centred: whether values may be centred, which is valid for steps that do not change the sum
         of beta. Raises ParameterError if values may exceed float32.
         """
-        kernel_layout = self.gram_layout
-        if self._whole_gram is not None and len(points) == self.D.n:
-            K, of_layout, is_centred = self._whole_gram
-            if of_layout is kernel_layout and is_centred == centred:
-                return K
         check_values(points, self.problem)
-        K = gram_of(self.D, kernel_layout, points, centred=centred)
-        if self.all_audited and len(points) == self.D.n:
-            self._whole_gram = K, kernel_layout, centred
-        return K
+        return gram_of(self.D, self.kernel_layout, points, centred=centred)
+
+    def shared_gram(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
+        """Return a matrix of kernel values, (n, n) float32, and the number in it of each point; see
+        `gram`."""
+        return self.gram(points), np.arange(len(points))
 
     def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
         """Return the sum of the reports of all shards. stage: name of the progress events."""
@@ -511,7 +495,7 @@ class RunningValues:
         """Continue in float64; return False if all sums are float64 already."""
         if self.kernel_layout.dtype is np.float64:
             return False
-        self.kernel_layout = self.gram_layout = self.kernel_layout.in_float64
+        self.kernel_layout = self.kernel_layout.in_float64
         self.continue_from(self.coefficients)
         return True
 
@@ -534,7 +518,6 @@ class RunningValues:
         """Free the memory of all shards and of the row cache; nothing can be asked any more."""
         self.values.close()
         self.row_reader.clear()
-        self._whole_gram = None
 
 
 def audit_rows(D: Dataset) -> int:

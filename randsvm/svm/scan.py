@@ -21,7 +21,13 @@ from randsvm.arrays import sorted_union, sum_in_order
 from randsvm.data.sampling import EVALUATION_DRAW, Draw, SmallestKeys
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import Layout
-from randsvm.kernels.rounding import FLOAT64, SPARE, WRITTEN, addition_error, largest_offset
+from randsvm.kernels.rounding import (
+    FLOAT64,
+    SPARE,
+    WRITTEN,
+    addition_error,
+    largest_offset,
+)
 from randsvm.svm.certificate import (
     DUAL_SHARE,
     LOG_FAILURE,

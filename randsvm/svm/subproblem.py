@@ -22,7 +22,7 @@ from randsvm.parameters.values import MEGABYTE, format_size
 from randsvm.svm import libsvm
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem_qp import Solution, product, solve, solve_from_zero
+from randsvm.svm.subproblem_qp import Solution, product, solve, solve_from_zero, taken
 from randsvm.svm.tasks import task_of
 from randsvm.svm.working_set import WorkingSet
 
@@ -70,24 +70,29 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     problem, began = scan.problem, time.perf_counter()
     points = scan.points(W.rows)
     has_both_classes = problem.task != "svc" or np.ptp(points.y) > 0
-    if has_both_classes and not uses_precomputed_values(
-        len(points), problem, frozen and not W.whole
-    ):
+    if has_both_classes and not uses_precomputed_values(len(points), problem, frozen):
         libsvm.check_values(points, problem)
         own = libsvm.train_with_libsvm_kernel(points, problem, problem.tolerance / 2)
         found = Solution(own.beta, own.ended, own.iterations)
     else:
-        found = solution_of(scan, points, b, whole=W.whole)
+        found = solution_of(scan, points, b)
     return step_to_solution(points, found, problem, began)
 
 
+def solve_whole(scan: Scan, points: Points, b: float | None = None) -> Step:
+    """Solve the SVM over all rows, so that no solve is expected to follow. b: see svmlearn."""
+    began = time.perf_counter()
+    found = solution_of(scan, points, b, is_whole=True)
+    return step_to_solution(points, found, scan.problem, began)
+
+
 def solution_of(
-    scan: Scan, points: Points, b: float | None = None, *, whole: bool = False
+    scan: Scan, points: Points, b: float | None = None, *, is_whole: bool = False
 ) -> Solution:
     """Solve the SVM over some points, with precomputed kernel values; change nothing in the scan.
 
     Threads may solve different points at the same time, except for a precomputed kernel. b: see
-    svmlearn. whole: whether these are all rows of D.
+    svmlearn. is_whole: whether these are all rows of D.
     """
     problem, slack = scan.problem, scan.slack
     task, y, u, beta = task_of(problem), points.y, points.u, points.beta
@@ -97,9 +102,10 @@ def solution_of(
     if violation <= 0:
         return unchanged
 
-    K, (lower, upper) = scan.gram(points), task.box(y, points.weights)
+    (K, at), (lower, upper) = scan.shared_gram(points), task.box(y, points.weights)
+    diagonal, from_zero = K.diagonal()[at].astype(np.float64), not (beta.any() or u.any())
     share = SOLVE_SHARE
-    if whole:
+    if is_whole:
         share = _final_share(problem, float(max(upper.max(), -lower.min())), scan.only_gap)
         # A solve that starts near the optimum needs no smaller tolerance than one from beta = 0.
         # Kernel values of an RBF are at most 1; where they are large, a tenth of a violation may be
@@ -108,17 +114,23 @@ def solution_of(
             share = min(SOLVE_SHARE, share * max(violation, float(np.ptp(y))) / violation)
     # Centred values serve all tasks, as a step changes no sum of coefficients. They round least.
     # From zero they are taken if rounding of the largest possible beta exceeds the violation.
-    if not beta.any() and _rounding(K, np.maximum(upper, -lower)) > violation:
-        K = centred_gram(Kernel.of(problem), points.X, K)
+    if not beta.any() and _rounding(diagonal, np.maximum(upper, -lower)) > violation:
+        K, at = _centred(problem, points, K, at)
     # If there are more rows than features, the rounded values belong to no linear kernel.
     singular = problem.kernel == "linear" and points.X.shape[1] < len(points)
     # Nu tasks compare with the tolerance itself, which stays a small share while violations fall.
     largest = (share if singular or task.absolute_sum else SOLVE_SHARE) * violation
-    rounding_shows = _rounding(K, beta) > largest
-    if rounding_shows:
-        K, share = centred_gram(Kernel.of(problem), points.X, K), SOLVE_SHARE
+    if _rounding(diagonal, beta) > largest:
+        (K, at), share = _centred(problem, points, K, at), SOLVE_SHARE
         K.flat[:: len(K) + 1] *= np.float32(1 + DIAGONAL_INCREASE)
 
+    # LIBSVM's own problems have one C for each class, and one for a regression.
+    has_one_weight = points.weights is None or bool(np.ptp(points.weights) == 0)
+    if from_zero and problem.task in ("svc", "svr") and has_one_weight:
+        floor = GRADIENT_ROUNDING * float(np.abs(y).max())
+        epsilon = None if task.one_sided else task.epsilon
+        return solve_from_zero(K, at, y, lower, upper, max(share * violation, floor), epsilon)
+    K = taken(K, at)
     products = product(K, beta)
     h = y - (u - products)
     # LIBSVM's sums cannot distinguish two gradients that differ by less than this.
@@ -126,15 +138,10 @@ def solution_of(
     if violation <= floor:
         return unchanged
     tolerance = max(share * violation, floor)
-    partly = not whole and b is not None
+    partly = not is_whole and b is not None
     if task.absolute_sum:
         sums = _two_sums(beta, upper, slack)
         return solve(K, h, lower, upper, sums, beta, tolerance, partly=partly)
-    # LIBSVM's own problems have one C for each class, and one for a regression.
-    has_one_weight = points.weights is None or bool(np.ptp(points.weights) == 0)
-    if problem.task in ("svc", "svr") and has_one_weight and not (beta.any() or u.any()):
-        epsilon = None if task.one_sided else task.epsilon
-        return solve_from_zero(K, y, lower, upper, tolerance, epsilon)
     s, epsilon = float(beta.sum()), task.epsilon
     return solve(K, h, lower, upper, (s,), beta, tolerance, epsilon=epsilon, partly=partly, b=b)
 
@@ -173,11 +180,19 @@ def _final_share(problem: Problem, bound: float, gap: float | None) -> float:
     return share if gap is None else max(share, min(of_gap * gap, SOLVE_SHARE))
 
 
-def _rounding(K: np.ndarray, beta: np.ndarray) -> float:
-    """Return an estimate of the change of u = K beta by rounding K to float32."""
+def _centred(
+    problem: Problem, points: Points, K: np.ndarray, at: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centred values of the points, and their numbers among them."""
+    K = centred_gram(Kernel.of(problem), points.X, taken(K, at))
+    return K, np.arange(len(K))
+
+
+def _rounding(diagonal: np.ndarray, beta: np.ndarray) -> float:
+    """Return an estimate of the change of u = K beta by rounding K to float32. diagonal: of K."""
     if not beta.any():
         return 0.0
-    norms = np.maximum(K.diagonal().astype(np.float64), 0.0)
+    norms = np.maximum(diagonal, 0.0)
     largest = float(norms.max(initial=0.0))
     # The squares of large coefficients overflow. A power of two changes no digit.
     scale = 2.0 ** (math.frexp(float(np.abs(beta).max()))[1] - 1)

@@ -146,8 +146,15 @@ def product(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
 # ---- LIBSVM's own problems, from beta = 0 ---------------------------------------------------
 
 
+def taken(K: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return the values of some rows of K with each other, (m, m); K itself if these are all."""
+    is_whole = len(at) == len(K) and bool((at == np.arange(len(K))).all())
+    return K if is_whole else K[np.ix_(at, at)]
+
+
 def solve_from_zero(
     K: np.ndarray,
+    at: np.ndarray,
     y: np.ndarray,
     lower: np.ndarray,
     upper: np.ndarray,
@@ -156,16 +163,17 @@ def solve_from_zero(
 ) -> Solution:
     """Solve LIBSVM's own C-SVC or, with epsilon, its epsilon-SVR.
 
-    K : (m, m) float32; y : (m,), both -1 and 1, or targets; lower, upper : (m,), one value for each
-    side. LIBSVM reads only the rows whose coefficients it changes.
+    K : (n, n) float32; at : (m,), the row of K of each row; y : (m,), both -1 and 1, or targets;
+    lower, upper : (m,), one value for each side. LIBSVM reads only the rows whose coefficients it
+    changes.
     """
     m, C, zero = len(y), float(upper.max()), np.zeros(len(y))
     # The rows of one class lie next to each other.
     order = np.argsort(-y, kind="stable") if epsilon is None else np.arange(m)
     if epsilon is not None:
         # With a small C the sums of kernel values times coefficients are small.
-        check_sums(min(C, 1.0) * m * float(np.abs(K.diagonal()).max()))
-    with PrecomputedNodes.of(K, order) as nodes:
+        check_sums(min(C, 1.0) * m * float(np.abs(K.diagonal()[at]).max()))
+    with PrecomputedNodes.of(K, at[order]) as nodes:
         if epsilon is None:
             bounds = {1: C, -1: -float(lower.min())}
             found = c_svc(nodes, np.arange(m), y[order], bounds, tolerance)

@@ -151,18 +151,17 @@ class WorkingSet:
 
     rows : (m,) int64, ascending. new : (k,) int64, the rows that were not in the previous working
     set, in the order in which they were chosen. pairs: whether the rows are the most violating
-    pairs. whole: whether these are all rows of D.
+    pairs.
     """
 
     rows: np.ndarray
     new: np.ndarray
     pairs: bool = False
-    whole: bool = False
 
     @staticmethod
-    def of(rows: np.ndarray, n: int) -> WorkingSet:
-        """Return a first working set. n: number of rows of D."""
-        return WorkingSet(np.sort(rows), rows, whole=len(rows) == n)
+    def of(rows: np.ndarray) -> WorkingSet:
+        """Return a first working set."""
+        return WorkingSet(np.sort(rows), rows)
 
     @property
     def latest_first(self) -> np.ndarray:
@@ -170,8 +169,8 @@ class WorkingSet:
         return np.concatenate([self.new, self.rows[~np.isin(self.rows, self.new)]])
 
     def next(self, kept: np.ndarray, new: np.ndarray, *, pairs: bool = False) -> WorkingSet:
-        """Return the working set of these rows; one that holds all rows of D stays as it is."""
-        return self if self.whole else WorkingSet(sorted_union(kept, new), new, pairs)
+        """Return the working set of these rows."""
+        return WorkingSet(sorted_union(kept, new), new, pairs)
 
 
 def select(sides: Sequence[np.ndarray], count: int, excluded: np.ndarray) -> np.ndarray:

@@ -38,8 +38,8 @@ from randsvm.parameters.values import AUTO
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan
-from randsvm.svm.shared_kernel import shares_kernel
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
+from randsvm.svm.whole import shares_kernel
 from randsvm.training.cross_validation import concurrent_fits, fit_anew, kept_values
 from randsvm.training.job import (
     RESERVED_SECONDS,
@@ -277,7 +277,7 @@ class KernelTrainer(Trainer[KernelParams]):
             if first.components is None and self._shares_kernels(map(subtasks_of, candidates)):
                 from randsvm.training.search import shared_kernel_fits
 
-                yield shared_kernel_fits(subtasks_of, self.job.resources.memory // 4), False
+                yield shared_kernel_fits(subtasks_of), False
             elif first.components is None and self.gains_from_starts(whole):
                 if whole.pairs:
                     whole.group_rows()

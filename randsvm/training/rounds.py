@@ -20,6 +20,7 @@ from randsvm.algorithms.decomposition import (
     in_float64,
     no_step,
     osuna,
+    rounds_of_whole,
 )
 from randsvm.algorithms.randsvm import inner_set_pays
 from randsvm.arrays import distinct
@@ -33,6 +34,7 @@ from randsvm.svm.libsvm import remedy
 from randsvm.svm.scan import Scan, Violators, least_norm
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.svm.subproblem import memory_of
+from randsvm.svm.whole import FLOAT64_ROWS, WholeScan
 from randsvm.svm.working_set import file_order, largest_violation
 from randsvm.training.job import RESERVED_SECONDS, Clock, Job, Stopped, StopReason, TimeLimitError
 from randsvm.training.subtasks import Subtask, Subtasks
@@ -47,9 +49,6 @@ MIN_DUAL_GAIN = 1e-9
 LOWER_GAP_FACTOR = 0.99
 # A run ends after this number of rounds in a row without progress.
 MAX_IDLE_ROUNDS = 5
-# Where LIBSVM solves all rows at once, all rounds after the first together may take this number of
-# iterations more than the first. Measured: a linear kernel on unscaled rows takes 14 millions.
-MAX_FURTHER_ITERATIONS = 10_000_000
 # A tighter tolerance is this part of the one before, down to what float64 can resolve.
 TIGHTEN_FACTOR = 0.1
 MIN_TOLERANCE = 1e-13
@@ -77,12 +76,10 @@ class Record:
         P - D bounds the distance of `solution` from the optimum
     last: the certificate of the last solution, with its own D
     support_vectors, violators: their numbers after the last round
-    whole: whether the last round solved all rows at once
     violation: the smallest max_violation of all rounds at this tolerance
     lowest_gap: the last gap that counted as progress: it was below LOWER_GAP_FACTOR times the one
         before it
     idle: the number of rounds in a row without progress at this tolerance
-    first_steps, further_steps: iterations of LIBSVM in the first round, and in all others
     """
 
     rounds: int = 0
@@ -94,12 +91,9 @@ class Record:
     last: Certificate = UNKNOWN
     support_vectors: int = 0
     violators: int = 0
-    whole: bool = False
     violation: float = inf
     lowest_gap: float = inf
     idle: int = 0
-    first_steps: int = 0
-    further_steps: int = 0
 
     def certificate(self, primal: float) -> Certificate:
         """Return a certificate of this P and the highest D."""
@@ -120,17 +114,13 @@ class Record:
         if certificate.primal <= self.primal or not certificate.certified:
             self.solution, self.primal = SV, certificate.primal
 
-    def add(self, SV: KernelSolution, V: Violators, whole: bool) -> None:
-        """Take a round into account. whole: whether it solved all rows at once."""
-        step, before = V.step, self.dual
+    def add(self, SV: KernelSolution, V: Violators) -> None:
+        """Take a round into account."""
+        before = self.dual
         self.rounds += 1
-        self.scan_seconds, self.whole = V.full_scan_seconds, whole
+        self.scan_seconds = V.full_scan_seconds
         self.support_vectors, self.violators = len(SV), V.count
         self.take(SV, V.certificate)
-        if self.rounds == 1:
-            self.first_steps = step.iterations
-        else:
-            self.further_steps += step.iterations
         lower = self.gap < LOWER_GAP_FACTOR * self.lowest_gap
         gains = V.certificate.dual - before > MIN_DUAL_GAIN * abs(V.certificate.dual)
         progress = lower or gains or V.max_violation < self.violation
@@ -146,7 +136,7 @@ class Record:
 class RoundLimits(NamedTuple):
     """The limits that end the rounds of a run.
 
-    rows: of a working set
+    rows: of a working set; 0: each round solves all rows and has no use for more violators
     advice: what the user may change if rounds make no progress
     gap: the gap that was asked for; None: no gap ends the run
     target: the gap of running values at which the closing evaluation is expected to find `gap`
@@ -190,19 +180,12 @@ def decide(
     may_tighten = gap is not None and tighter >= MIN_TOLERANCE
     if not record.violators:
         return tighter if may_tighten else Stopped(StopReason.NO_VIOLATORS)
-    # A round over all rows has no use for more violators.
-    few = record.violators < FEW_VIOLATORS_SHARE * limits.rows and not record.whole
-    if few and may_tighten:
+    if record.violators < FEW_VIOLATORS_SHARE * limits.rows and may_tighten:
         return tighter
-    stopped = Stopped(StopReason.NO_PROGRESS, (limits.advice,))
-    # A further round over all rows would repeat the one before, so one without progress ends them.
-    if record.whole:
-        slow = record.further_steps > MAX_FURTHER_ITERATIONS + record.first_steps
-        return stopped if record.idle or slow else None
     if record.idle < MAX_IDLE_ROUNDS:
         return None
     # A few rows near the tolerance may violate it in turn while the gap does not fall.
-    return tighter if may_tighten else stopped
+    return tighter if may_tighten else Stopped(StopReason.NO_PROGRESS, (limits.advice,))
 
 
 # A gap below this takes float64 from the start: float32 rounds P by about 1e-6.
@@ -443,15 +426,22 @@ class Rounds:
         self.begins_on_inner_set = self.all_rows is None and self.algorithm.uses_inner_set
         self.inner_solution: KernelSolution | None = None
         shares = self.memory_sharers * (1 + self.begins_on_inner_set)
-        layout_bytes = self.job.resources.layout_bytes // shares
-        float64 = (self.gap or 1.0) < FLOAT64_GAP
-        self.scan = Scan(
-            self.task.D, self.task.problem, self.job.data_params.seed, layout_bytes, float64
+        self.layout_bytes = self.job.resources.layout_bytes // shares
+        task, float64 = self.task, (self.gap or 1.0) < FLOAT64_GAP
+        fits = task.D.n <= min(self.algorithm.r, FLOAT64_ROWS) and not self.begins_on_inner_set
+        self.scan = (
+            WholeScan(task.D, task.problem, *task.kernel_matrix(float64))
+            if fits
+            else self._new_scan(float64)
         )
         if not self.task.name:
             self.scan.only_gap = self.gap
         nu_svc = self.task.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
+
+    def _new_scan(self, float64: bool) -> Scan:
+        D, seed = self.task.D, self.job.data_params.seed
+        return Scan(D, self.task.problem, seed, self.layout_bytes, float64)
 
     def solve(self, first_solution_by: float) -> SubtaskSolution:
         """Make the rounds that there is time for, and return the solution, by running values.
@@ -460,21 +450,21 @@ class Rounds:
         lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
         `first_solution_by`.
         """
-        self.first_solution_by = first_solution_by
-        tolerance = self.task.problem.tolerance
-        run = Decomposition(self.scan, Draws(self.job.data_params.seed), tolerance)
+        self.first_solution_by, self.tolerance = first_solution_by, self.task.problem.tolerance
         try:
-            with self.clock.until(self.interrupt_at), closing(self._rounds(run)) as rounds:
-                while True:
-                    SV, V = next(rounds)
+            with self.clock.until(self.interrupt_at), closing(self._rounds()) as rounds:
+                for SV, V in rounds:
                     self._report(SV, V)
                     left = self.last_round_start - time.perf_counter()
-                    answer = decide(self.record, self._limits(SV), run.tolerance, left)
+                    answer = decide(self.record, self._limits(SV), self.tolerance, left)
                     if isinstance(answer, Stopped):
                         return self._found(self._chosen(SV, answer), answer)
                     if answer is not None:
                         self.record.tighten()
-                        run.tolerance = answer
+                        self.tolerance = answer
+                # Only rounds that solve all rows end by themselves.
+                stopped = Stopped(StopReason.NO_PROGRESS, (remedy(self.scan.problem),))
+                return self._found(self._chosen(SV, stopped), stopped)
         except TimeLimitError:
             best, before, stopped = self.best_so_far, self.before, Stopped(StopReason.TIME_LIMIT)
             if best is None:
@@ -516,7 +506,13 @@ class Rounds:
             raise ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
         return SV
 
-    def _rounds(self, run: Decomposition) -> Scans:
+    def _rounds(self) -> Scans:
+        def tolerance() -> float:
+            return self.tolerance
+
+        if isinstance(self.scan, WholeScan):
+            return rounds_of_whole(self.scan, tolerance, lambda: not self.record.idle, self.start)
+        run = Decomposition(self.scan, Draws(self.job.data_params.seed), tolerance)
         if self.begins_on_inner_set:
             return randsvm.train_on_inner_set(run, self.algorithm.r, self.solve_part, self.start)
         return self.algorithm.rounds(run, self.start)
@@ -524,7 +520,7 @@ class Rounds:
     def _limits(self, SV: KernelSolution) -> RoundLimits:
         published = self.algorithm.as_published
         return RoundLimits(
-            rows=self.algorithm.r,
+            rows=0 if isinstance(self.scan, WholeScan) else self.algorithm.r,
             advice=remedy(self.scan.problem),
             gap=self.gap,
             target=SV.gap if isinstance(SV, ReducedMachine) else self.gap_target,
@@ -536,7 +532,7 @@ class Rounds:
     def _report(self, SV: KernelSolution, V: Violators) -> None:
         """Record and report a round."""
         record = self.record
-        record.add(SV, V, whole=len(V.step.points) >= self.scan.training_rows)
+        record.add(SV, V)
         event = Iteration(
             number=self.earlier_rounds + record.rounds,
             seconds=self.clock.seconds,
@@ -676,6 +672,8 @@ class Rounds:
         from randsvm.algorithms.reduced_set import Reducer, SubtaskReduction
 
         size, seed = self.job.stop.reduced_size, self.job.data_params.seed
+        if isinstance(self.scan, WholeScan):
+            self.scan = self._new_scan(float64=True)
         self.scan.return_to(found.SV)
         reducer = Reducer(self.scan, found.SV, found.certificate, size, gap, seed, lowers)
         SV, certificate = reducer.run()

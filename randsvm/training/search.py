@@ -8,14 +8,12 @@ rows.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, takewhile
 from math import ceil, inf, isnan, nan, sqrt
-from threading import Lock
 from typing import Any, Generic, TypeAlias
 
 import numpy as np
@@ -28,7 +26,7 @@ from randsvm.models.decisions import class_pairs
 from randsvm.parallel import Cancelled
 from randsvm.parameters.svm import KernelParams, class_weights, side_weights
 from randsvm.svm.libsvm import TrainedSvm
-from randsvm.svm.shared_kernel import SharedKernel
+from randsvm.svm.whole import KernelMatrix
 from randsvm.training.cross_validation import (
     Criterion,
     CrossValidation,
@@ -47,41 +45,28 @@ from randsvm.training.subtasks import Subtasks
 
 
 def shared_kernel_fits(
-    subtasks_of: Callable[[KernelParams], Subtasks], max_bytes: int
+    subtasks_of: Callable[[KernelParams], Subtasks],
 ) -> FoldFit[KernelParams]:
     """Return a function that fits few rows, with the kernel values of all pairs of rows in memory.
 
     The values are computed once for all folds and all values of C. LIBSVM solves each fold at once.
 
     subtasks_of: returns the subtasks of all rows with some parameters
-    max_bytes: of the kernel values in memory; the values of one kernel always are
     """
-    lock, kernels = Lock(), OrderedDict[KernelParams, SharedKernel]()
-
-    def kernel_of(subtasks: Subtasks) -> SharedKernel:
-        key = replace(subtasks.params, C=1.0, epsilon=0.0, weights=())
-        with lock:
-            if key not in kernels:
-                kernels[key] = SharedKernel.of(subtasks.D, subtasks.problem)
-            kernels.move_to_end(key)
-            # All kernels have the same size; the one that was used last stays.
-            while len(kernels) > 1 and len(kernels) * kernels[key].nbytes > max_bytes:
-                kernels.popitem(last=False)
-            return kernels[key]
 
     def fit(
         params: KernelParams, start: Any, training: np.ndarray, held_out: np.ndarray, keep: Keep
     ) -> tuple[np.ndarray, None]:
         subtasks = subtasks_of(params)
         rows = np.flatnonzero(training), np.flatnonzero(held_out)
-        f = _shared_values(kernel_of(subtasks), subtasks, *rows)
+        f = _shared_values(subtasks.matrix(), subtasks, *rows)
         return keep(f, subtasks.D.labels()[rows[1]]), None
 
     return fit
 
 
 def _shared_values(
-    kernel: SharedKernel, subtasks: Subtasks, training: np.ndarray, held_out: np.ndarray
+    kernel: KernelMatrix, subtasks: Subtasks, training: np.ndarray, held_out: np.ndarray
 ) -> np.ndarray:
     """Return f of rows that are held out, (m, columns) float64.
 
@@ -105,7 +90,7 @@ def _shared_values(
 
 
 def _shared_pairs(
-    kernel: SharedKernel,
+    kernel: KernelMatrix,
     params: KernelParams,
     training: np.ndarray,
     classes: np.ndarray,

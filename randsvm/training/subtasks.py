@@ -7,6 +7,7 @@ Two classes, regression and novelty detection are a single subtask. Knows no alg
 from __future__ import annotations
 
 import shlex
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -39,9 +40,10 @@ from randsvm.parameters.option import command_line, require
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of, side_weights
 from randsvm.svm.kernel_layout import kernel_centres
-from randsvm.svm.running_values import FLOAT64_ROWS, Coefficients
+from randsvm.svm.running_values import Coefficients
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine, Step
+from randsvm.svm.whole import FLOAT64_ROWS, KernelMatrix
 from randsvm.svm.working_set import WorkingSet
 
 if TYPE_CHECKING:
@@ -62,12 +64,24 @@ class Subtask:
     problem : with the bounds of the coefficients of both sides
     name : the class with y = +1, or both classes of a pair; empty if there is one subtask only
     rows : (n,) int64, the row numbers in the whole D, for a pair
+    shared : returns the kernel values of the whole D, in the precision of the layout; None: the
+        subtask has its own
     """
 
     D: Dataset
     problem: Problem
     name: str = ""
     rows: np.ndarray | None = None
+    shared: Callable[[bool], KernelMatrix] | None = None
+
+    def kernel_matrix(self, float64: bool) -> tuple[KernelMatrix, np.ndarray]:
+        """Return kernel values, and the place of each row of D among them. float64: whether the
+        values are computed in float64 in any case."""
+        if self.shared is None:
+            matrix = KernelMatrix(self.D, self.problem, float64)
+            return matrix, matrix.place
+        matrix = self.shared(float64)
+        return matrix, matrix.place if self.rows is None else matrix.place[self.rows]
 
     def within(self, rows: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return those of some rows of the whole D that this subtask has, ascending, and their
@@ -121,6 +135,7 @@ class Subtasks:
         self.resources, self.memory_sharers = resources, memory_sharers
         self._regrouped: RowsByClass | None = None
         self._lock = Lock()
+        self._matrices = OrderedDict[Any, KernelMatrix]()
         self.labels: list[str] = []
         self.counts: list[int] = []
         self.weight_sums: Sequence[float] = []
@@ -181,15 +196,39 @@ class Subtasks:
             return Subtask(D, problem)
         if not self.pairs:
             name = self.labels[number] if len(self.labels) > 2 else ""
-            return Subtask(one_versus_rest(D, number), problem, name)
-        D, rows = self.group_rows().pair(*self.pairs[number])
+            shared = self.matrix if name and D.n <= FLOAT64_ROWS else None
+            return Subtask(one_versus_rest(D, number), problem, name, shared=shared)
+        first, second = self.pairs[number]
+        name = f"{self.labels[first]} / {self.labels[second]}"
+        if D.n <= FLOAT64_ROWS:
+            rows = np.flatnonzero(np.isin(self._classes, (first, second)))
+            pair = D.subset(D.mask(rows)).relabel(np.where(D.targets == first, 1.0, -1.0))
+            return Subtask(pair, problem, name, rows, self.matrix)
+        D, rows = self.group_rows().pair(first, second)
         if D.n <= FLOAT64_ROWS:
             D = D.single_threaded().in_memory()
         if self.D.own_weights is not None:
             D = D.reweighted(self.D.own_weights[rows])
-        first, second = self.pairs[number]
-        pair = self.labels[first], self.labels[second]
-        return Subtask(D, problem, " / ".join(pair), rows)
+        return Subtask(D, problem, name, rows)
+
+    @cached_property
+    def _classes(self) -> np.ndarray:
+        """The class index of each row, (n,) float64."""
+        return self.D.labels()
+
+    def matrix(self, float64: bool = False) -> KernelMatrix:
+        """Return the kernel values of all rows, which are few, for these subtasks and copies of
+        them. float64: see `Subtask.kernel_matrix`."""
+        problem = self.problem
+        key, kept = (Kernel.of(problem), float64), self._matrices
+        with self._lock:
+            if key not in kept:
+                kept[key] = KernelMatrix(self.D, problem, float64)
+            kept.move_to_end(key)
+            # All have the same size; the one that was used last stays.
+            while len(kept) > 1 and len(kept) * kept[key].nbytes > self.resources.memory // 4:
+                kept.popitem(last=False)
+            return kept[key]
 
     def without(self, held_out: np.ndarray) -> Subtasks:
         """Return the subtasks of a fold: the rows that it holds out have the weight 0.
@@ -436,7 +475,7 @@ class OldModel:
 
             def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
                 scan.continue_from(Coefficients(own_rows, beta * factor))
-                return feasible_step(scan, r)
+                return feasible_step(scan)
 
             return start
 

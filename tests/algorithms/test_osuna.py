@@ -52,7 +52,9 @@ def test_the_smallest_working_sets_converge_and_no_round_lowers_d(tmp_path, algo
     asked = replace(TASKS[task], coefficient_sum=30.0 if task == "one-class" else 0.0)
     with case(*task_file(tmp_path, asked, rows=100), asked) as one:
         duals, gaps = [], []
-        rounds = osuna(Decomposition(one.scan, Draws(0), 1e-3), size, None, ORDERS[algorithm])
+        rounds = osuna(
+            Decomposition(one.scan, Draws(0), lambda: 1e-3), size, None, ORDERS[algorithm]
+        )
         for _, V in itertools.islice(rounds, 1500):
             duals.append(V.certificate.dual)
             gaps.append(V.certificate.gap)

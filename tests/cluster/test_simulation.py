@@ -340,7 +340,7 @@ def clusters(monkeypatch, set_sizes):
         return SimulatedCluster(settings["seed"], workers, settings["faults"], settings["seconds"])
 
     settings["made"] = simulate_clusters(monkeypatch, make)
-    set_sizes(chunk_rows=SHARD)
+    set_sizes(chunk_rows=SHARD, float64_rows=0)
     return settings
 
 
@@ -369,8 +369,7 @@ def test_no_schedule_changes_a_byte_of_a_model(clusters, tmp_path, path, seed):
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
-def test_pairs_of_classes_on_workers_have_the_bytes_of_one_machine(clusters, tmp_path, set_sizes):
-    set_sizes(float64_rows=0)
+def test_pairs_of_classes_on_workers_have_the_bytes_of_one_machine(clusters, tmp_path):
     data = Data(*oracle.clouds(BOARD)).save(tmp_path / "clouds")
     words = ["randsvm", "-q", "-g", 1, "--sample-size", 60, "--gap", 0.01, "--max-iterations", 5]
     run_train(*words, data, tmp_path / "here")

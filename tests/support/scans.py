@@ -21,7 +21,7 @@ from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Problem
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.subproblem import solve_whole, svmlearn
 from randsvm.svm.working_set import Collector, WorkingSet, uniform_sample
 
 # With this many rows in a chunk, a few hundred rows make several shards.
@@ -123,14 +123,11 @@ class Case:
 KEEP_ALL = Collector(10**6, Draw(1, 1), uniform_sample)
 
 
-def working_set(rows: np.ndarray, *, whole: bool) -> WorkingSet:
-    """Return these rows as a working set. whole: whether they are solved as if no round follows."""
-    return WorkingSet(rows, rows, whole=whole)
-
-
 def solve(scan: Scan, rows: np.ndarray, *, whole: bool, **options: Any) -> Any:
-    """Return the step to the solution on these rows; whole: see `working_set`."""
-    return svmlearn(scan, working_set(rows, whole=whole), **options)
+    """Return the step to the solution on these rows. whole: whether no round follows."""
+    if whole:
+        return solve_whole(scan, scan.points(rows))
+    return svmlearn(scan, WorkingSet(rows, rows), **options)
 
 
 @contextmanager

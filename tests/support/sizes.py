@@ -25,8 +25,8 @@ CONSTANTS = {
     "data_bytes": ["parameters.run.Resources.data_bytes"],
     "dense_share": ["kernels.random_features.DENSE"],
     "float64_rows": [
-        "svm.running_values.FLOAT64_ROWS",
-        "svm.shared_kernel.FLOAT64_ROWS",
+        "svm.whole.FLOAT64_ROWS",
+        "training.rounds.FLOAT64_ROWS",
         "training.subtasks.FLOAT64_ROWS",
     ],
     "drawn_share": ["svm.scan.MOST_DRAWN"],

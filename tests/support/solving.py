@@ -19,7 +19,6 @@ from randsvm.svm.libsvm import PrecomputedNodes, check_values, train_with_libsvm
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.projection import clipped, with_sum, with_sums_by_violation
 from randsvm.svm.running_values import (
-    FLOAT64_ROWS,
     Added,
     Coefficients,
     MemoryBudget,
@@ -29,9 +28,11 @@ from randsvm.svm.running_values import (
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, ReducedMachine
 from randsvm.svm.tasks import Task
+from randsvm.svm.whole import KernelMatrix, WholeScan
 from randsvm.svm.working_set import (
     Candidates,
     Collector,
+    WorkingSet,
     file_order,
     largest_violation,
     side_of,

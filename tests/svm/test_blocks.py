@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import Draw
-from scans import KEEP_ALL, TASKS, case, task_file, working_set
+from scans import KEEP_ALL, TASKS, case, task_file
 from scipy import sparse
 from solving import (
     BLOCKS,
+    WorkingSet,
     best_share,
     blocks,
     solve_blocks,
@@ -69,7 +70,8 @@ def test_the_dual_objective_never_falls_and_the_constraints_hold(tmp_path, task,
             SV, _ = one.scan.find_violators(KEEP_ALL)
         first = before = one.dual(one.standing)
         for number in range(4):
-            W = working_set(np.sort(rng.permutation(450)[:300]), whole=False)
+            rows = np.sort(rng.permutation(450)[:300])
+            W = WorkingSet(rows, rows)
             step = solve_blocks(one.scan, W, SV.b, Draw(0, number))
             assert step.points.rows.tolist() == W.rows.tolist()
             SV, V = one.scan.after(step, KEEP_ALL)

@@ -1,0 +1,215 @@
+"""Problems whose rows are all in one working set: LIBSVM solves all rows, and nothing is scanned.
+
+A `KernelMatrix` holds the kernel values of few rows, which all problems on some of them share: the
+pairs of classes, the folds of a search, and all values of C. u of a solution is computed from
+scratch in float64.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from randsvm.arrays import CsrMatrix, squared_norms
+from randsvm.data.dataset import Dataset
+from randsvm.data.points import Points
+from randsvm.data.shard_executor import Shard
+from randsvm.events import check
+from randsvm.kernels.expansion import Expansion, centred_if_far, gram
+from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import FLOAT32_UNIT, Layout, choose_layout
+from randsvm.parameters.svm import Problem
+from randsvm.svm.kernel_layout import RowSizes, kernel_centres, kernel_values, sizes_of
+from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr
+from randsvm.svm.running_values import Added, Coefficients, Report
+from randsvm.svm.scan import Scan, Violators
+from randsvm.svm.solution import KernelSolution, Step
+from randsvm.svm.subproblem_qp import taken
+
+# The most rows of a matrix: its values take 67 MB in float32, and twice that as LIBSVM reads them.
+FLOAT64_ROWS = 4096
+# The largest rounding error of u, in tolerances, that is allowed if all coefficients are at their
+# bounds. RBF kernels need no such limit: their rounding was measured to be harmless.
+MAX_ROUNDING = 10.0
+
+
+class KernelMatrix:
+    """Kernel values of every pair of the rows of D, (n, n) float32.
+
+    The rows are ordered by class, so that the rows of a class are adjacent.
+
+    place : (n,) int64, the position of each row in that order
+    X : the rows in that order; a precomputed kernel has its float64 values instead, `exact`
+    exact_layout: the layout for sums in float64; sizes: of the rows
+    """
+
+    exact: np.ndarray | None = None
+
+    def __init__(self, D: Dataset, problem: Problem, float64: bool = False) -> None:
+        points, self.kernel = kernel_centres(D, np.arange(D.n)), Kernel.of(problem)
+        check_values(points, problem)
+        is_svc, self.place = problem.prediction_type == "svc", np.empty(D.n, np.int64)
+        order = np.argsort(points.y, kind="stable") if is_svc else np.arange(D.n)
+        self.place[order] = np.arange(D.n)
+        self.X, size = points.X[order] if is_svc else points.X, (D.n, D.d, D.nnz)
+
+        def largest(layout: Layout) -> float:
+            return float(layout.squared_norms(self.X).max(initial=0.0))
+
+        self.exact_layout = choose_layout(
+            self.kernel, size, np.float64, largest=largest, reads_nonzeros=True
+        )
+        if self.kernel.name == "precomputed":
+            self.exact = kernel_values(D, points)[np.ix_(order, order)]
+            self.sizes = RowSizes(float(np.abs(self.exact).max(initial=0.0)), D.d)
+            self.K = self.exact.astype(np.float32)
+        else:
+            dtype = np.float64 if float64 else np.float32
+            layout = choose_layout(self.kernel, size, dtype, sample=self.X, largest=largest)
+            self.sizes, self.K = sizes_of(self.X, self.exact_layout, D.d), gram(layout, self.X)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its values, and of those that LIBSVM reads."""
+        return 3 * self.K.nbytes
+
+    def products(self, X: CsrMatrix, at: np.ndarray, centres: np.ndarray, beta: np.ndarray) -> Any:
+        """Return sum_j beta_j K(z_j, x_i) in float64 of some rows, (m, columns).
+
+        X : the rows at the places `at`, (m,); centres : (k,) places; beta : (k, columns) float64
+        """
+        if self.exact is not None:
+            return self.exact[np.ix_(at, centres)] @ beta
+        return Expansion(self.exact_layout, self.X[centres], beta).values(X)
+
+    # LIBSVM solves these problems to a tolerance, for all pairs of classes at once.
+
+    @cached_property
+    def _nodes(self) -> PrecomputedNodes:
+        return PrecomputedNodes.of(self.K, np.arange(len(self.K)))
+
+    def classify(
+        self,
+        rows: np.ndarray,
+        classes: np.ndarray,
+        C: float,
+        weights: Sequence[float],
+        tolerance: float,
+    ) -> TrainedSvm:
+        """Return the C-SVM of some rows, for each pair of their classes.
+
+        rows : (m,) numbers of rows of D; classes : (m,) int64 numbers; weights: of each class
+        """
+        order = np.argsort(self.place[rows])
+        places, classes = self.place[rows[order]], classes[order]
+        # LIBSVM prints a warning about each bound of a class without rows.
+        bounds = {k: C * weights[k] for k in np.unique(classes).tolist()}
+        found = c_svc(self._nodes, places, classes, bounds, tolerance)
+        return found._replace(support=places[found.support])
+
+    def regress(
+        self, rows: np.ndarray, y: np.ndarray, C: float, epsilon: float, tolerance: float
+    ) -> TrainedSvm:
+        """Return the epsilon-SVR of some rows. rows : (m,) numbers of rows of D; y : (m,)."""
+        places = self.place[rows]
+        found = epsilon_svr(self._nodes, places, y, C, epsilon, tolerance)
+        return found._replace(support=places[found.support])
+
+    def sums(self, machine: TrainedSvm, rows: np.ndarray) -> np.ndarray:
+        """Return the sums of kernel values of some rows with the support vectors of each class.
+
+        rows : (m,) numbers of rows of D. The result is (classes, m, columns) float64; it has one
+        column for each other class, and one class for a regression.
+        """
+        found = []
+        for first, last in itertools.pairwise(machine.starts):
+            K = self.K[np.ix_(self.place[rows], machine.support[first:last])]
+            found.append(K.astype(np.float64) @ machine.coefficients[:, first:last].T)
+        return np.array(found)
+
+
+class WholeScan(Scan):
+    """A scan of few rows, whose kernel values are in a matrix. All its sums are in float64.
+
+    at : (n,) integers, the place of each row in the matrix
+    audit: all rows
+    """
+
+    values: Any
+
+    def __init__(self, D: Dataset, problem: Problem, matrix: KernelMatrix, at: np.ndarray) -> None:
+        self.matrix, self.at = matrix, at
+        super().__init__(D, problem, 0)
+
+    def _begin(self, layout_bytes: int, float64: bool) -> None:
+        y, n, matrix, zero = self.D.labels(), self.D.n, self.matrix, np.zeros(self.D.n)
+        self.audit = Points(np.arange(n), matrix.X[self.at], y, weights=self.weights)
+        self.values = SimpleNamespace(
+            y=y, weights=self.weights, u=zero, beta=zero, absolute=None, shard=Shard(0, 0, n)
+        )
+        self.kernel_layout = matrix.exact_layout
+        self._sizes_of = self.kernel_layout.centre, matrix.sizes
+        self.max_violation = float(np.ptp(y))
+
+    def ask(self, question: Callable[[Any], Report], stage: str | None = None) -> Report:
+        check()
+        return question(self.values)
+
+    def rows(self, rows: np.ndarray) -> Points:
+        return self.audit if len(rows) == len(self.audit) else self.audit[rows]
+
+    def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
+        K = taken(self.matrix.K, self.at[points.rows])
+        return centred_if_far(self.matrix.kernel, points.X, K) if centred else K
+
+    def shared_gram(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
+        if self.matrix.kernel.name in ("linear", "poly"):
+            return super().shared_gram(points)
+        return self.matrix.K, self.at[points.rows]
+
+    def continue_from(self, coefficients: Coefficients, *known: object) -> None:
+        """Continue from coefficients. known: their u, which is computed anew."""
+        rows, beta, values = coefficients.rows, coefficients.beta, self.values
+        # A sum that adds up its values one by one rounds as one that takes a pass for each.
+        self.added = Added(len(rows), len(rows), float(np.abs(beta).sum()))
+        self.coefficients, self.latest = coefficients, None
+        sums = np.column_stack([beta, np.abs(beta)])
+        u = self.matrix.products(self.audit.X, self.at, self.at[rows], sums)
+        values.u, values.beta = u[:, 0].copy(), self.beta
+        values.absolute = u[:, 1].copy() if self.matrix.kernel.name == "rbf" else None
+
+    def make_step(self, step: Step) -> int:
+        rows, beta = step.points.rows, step.beta
+        self.continue_from(self.coefficients.after(rows, beta))
+        return int(np.count_nonzero(beta != step.points.beta))
+
+    def evaluations(
+        self, solution: KernelSolution, gap: float | None = None, most: float = inf
+    ) -> Iterator[tuple[KernelSolution, Violators]]:
+        """Yield the solution and V with a proven certificate: no other is better."""
+        yield next(super().evaluations(solution))
+
+    def forget(self) -> None:
+        """Free the memory of the matrix, unless others share it."""
+        del self.matrix
+
+
+def shares_kernel(D: Dataset, problem: Problem) -> bool:
+    """Return whether LIBSVM may solve parts of D from shared kernel values, without a certificate.
+
+    D must have few rows. Values of a linear or polynomial kernel must not be so large that float32
+    rounds their sums by more than MAX_ROUNDING allows.
+    """
+    if D.n > FLOAT64_ROWS or problem.kernel == "precomputed":
+        return False
+    if problem.kernel in ("rbf", "sigmoid"):
+        return True
+    norms = squared_norms(kernel_centres(D, np.arange(D.n)).X)
+    value = Kernel.of(problem).magnitude(float(norms.max(initial=0.0)))
+    return value * max(problem.bounds) * D.n**0.5 * FLOAT32_UNIT <= MAX_ROUNDING * problem.tolerance
