@@ -68,6 +68,8 @@ except ImportError as missing_module:
 Result = TypeVar("Result")
 
 MAX_CATEGORIES = 10_000
+# The pattern of MISSING_WORDS.
+MISSING = "|".join(map(re.escape, sorted(MISSING_WORDS)))
 # Types of pyarrow for texts.
 TEXTS = "string", "large_string", "string_view"
 # Names that a message lists.
@@ -228,7 +230,8 @@ def _parsed(
         bad.append(row)
         return "error"
 
-    nothing = [pyarrow.array([], pyarrow.string())] * len(places)
+    # pyarrow.array imports pandas where that is installed.
+    nothing = [pyarrow.nulls(0, pyarrow.string())] * len(places)
     # One line end of the padding: the last record of a file may have none.
     text, labels = text[: 1 - len(PADDING)], [str(place) for place in range(len(names))]
     try:
@@ -483,10 +486,8 @@ class _Batch:
         """Return a column of texts as numbers, (m,), and which rows have another text."""
         array = self._encoded(place)
         words = compute.utf8_trim(array.dictionary, " \t")
-        are_missing = compute.or_(
-            compute.is_in(compute.utf8_lower(words), pyarrow.array(sorted(MISSING_WORDS))),
-            compute.is_in(words, pyarrow.array(self.missing, pyarrow.string())),
-        )
+        own = "".join(f"|{re.escape(text)}" for text in self.missing)
+        are_missing = compute.match_substring_regex(words, rf"\A(?:(?i:{MISSING}){own})\z")
         words = compute.if_else(are_missing, pyarrow.nulls(len(words), words.type), words)
         numbers, bad = _float64(words), np.zeros(len(words), bool)
         if numbers is None:
