@@ -1,7 +1,5 @@
 """What Python users call: a file or arrays alike, options by name, models that predict arrays."""
 
-from __future__ import annotations
-
 import ast
 import math
 import pickle

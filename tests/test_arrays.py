@@ -1,7 +1,5 @@
 """Test sparse rows against scipy, and Philox against numpy."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Docstrings: how those of the package begin, and numpydoc's validation of the public ones."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

@@ -1,7 +1,5 @@
 """The estimators: scikit-learn's own checks, its tools around them, and LIBSVM as the truth."""
 
-from __future__ import annotations
-
 import os
 import re
 from unittest import mock

@@ -1,7 +1,5 @@
 """Full disks, lost files and killed processes: exit codes, messages and files that stay whole."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

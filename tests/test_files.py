@@ -1,7 +1,5 @@
 """Outputs appear whole or not at all, inputs open by their first bytes, faults have exit codes."""
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import gzip

@@ -1,7 +1,5 @@
 """Test that options, weights and seeds reach the functions that use them."""
 
-from __future__ import annotations
-
 import pytest
 from commands import run_predict
 from learning import gaussians, learn

@@ -1,7 +1,5 @@
 """Test that the packages import each other only downwards, as the design's table of layers says."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

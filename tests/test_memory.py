@@ -1,7 +1,5 @@
 """Test the peaks of memory that README states: of whole processes, and of growing arrays."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

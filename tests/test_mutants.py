@@ -1,7 +1,5 @@
 """Test that the planted faults of mutants.txt still change modules, and name tests that exist."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 TESTS = Path(__file__).parent

@@ -1,7 +1,5 @@
 """Thread pools: the order of results, what runs ahead, errors and cancellation."""
 
-from __future__ import annotations
-
 import functools
 import time
 

@@ -1,7 +1,5 @@
 """Pictures and pages: their numbers, their names, and what bad input says."""
 
-from __future__ import annotations
-
 import html.parser
 import json
 import re

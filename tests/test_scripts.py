@@ -1,7 +1,5 @@
 """Test the scripts: the data generators, the quality of a model, and the page of results."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ scikit-learn's. tests/test_svm_within_the_gap.py has some of the same cases in o
 only digits beyond the gap differ.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

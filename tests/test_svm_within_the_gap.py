@@ -5,8 +5,6 @@ because digits beyond the gap differ, what our estimators accept in addition, an
 files of scikit-learn.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal

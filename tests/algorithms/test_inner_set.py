@@ -1,7 +1,5 @@
 """Test inner sets: rounds on the rows near the margin alone reach the optimum over all rows."""
 
-from __future__ import annotations
-
 import signal
 
 import numpy as np

@@ -2,8 +2,6 @@
 LIBSVM's optimum.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 optimum.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

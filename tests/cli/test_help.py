@@ -1,7 +1,5 @@
 """Help, completion, and what is made of words that are no option: commands, files, slips."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """randsvm-predict info: what a model file is, whoever wrote it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """--log, --report json, and that neither they nor resources change a byte of a model."""
 
-from __future__ import annotations
-
 import json
 import math
 import signal

@@ -1,7 +1,5 @@
 """What a night's job relies on: a required gap, a lost terminal, files of another kind."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

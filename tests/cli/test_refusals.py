@@ -1,7 +1,5 @@
 """Command lines that are refused: the exit code, one line with the reason, and no file touched."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

@@ -1,7 +1,5 @@
 """The last record of a run: --report json, failures, and the page that describes records."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re

@@ -1,7 +1,5 @@
 """What a command imports before it begins, which is most of the time of a small run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What a terminal of 80 columns sees: lines, bars, and nothing left behind."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """randsvm-train as a newcomer, a cron job and a terminal meet it: messages, exit codes, files."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

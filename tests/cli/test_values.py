@@ -1,7 +1,5 @@
 """Values of options as LIBSVM's and scikit-learn's users write them."""
 
-from __future__ import annotations
-
 import click
 import numpy as np
 import oracle

@@ -1,7 +1,5 @@
 """SGD on a cluster: workers train on groups of rows; each epoch ends with the mean weights."""
 
-from __future__ import annotations
-
 import signal
 import time
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Connections to schedulers: what is refused, and what is left of a connection that fails."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

@@ -3,8 +3,6 @@
 The protocol has thousands of schedules in test_simulation.py; this is what only processes show.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The comparison of the arithmetic of two processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

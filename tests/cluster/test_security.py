@@ -1,7 +1,5 @@
 """The sockets and secrets of --cluster local:N, and the addresses that --cluster refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import os

@@ -1,7 +1,5 @@
 """Test that a data set has the same rows and chunks in memory, in a spill file and in a cache."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

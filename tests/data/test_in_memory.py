@@ -1,7 +1,5 @@
 """Test that rows in memory train like a file of the same rows, without needless copies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from rows import matrix_of, open_rows, parts_of, summary_of

@@ -1,7 +1,5 @@
 """Test the search for rows by content against a search with a dictionary."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import numpy as np

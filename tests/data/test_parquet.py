@@ -1,7 +1,5 @@
 """Test Parquet: the columns, rows and models of the same table as CSV, and errors."""
 
-from __future__ import annotations
-
 import csv
 import re
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A float32 stands for its shortest decimal, so that every value of a file comes back exactly."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import sys

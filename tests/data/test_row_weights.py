@@ -1,7 +1,5 @@
 """Test weights of rows from a file of their own: --row-weights."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """States of shards: every change is applied once, in order, even after an interrupted query."""
 
-from __future__ import annotations
-
 import operator
 import threading
 from concurrent.futures import ThreadPoolExecutor

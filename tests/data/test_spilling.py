@@ -1,7 +1,5 @@
 """Test that a failed write of the spill file damages no chunk."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from rows import chunk, fail_once, spilling_store

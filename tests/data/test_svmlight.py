@@ -2,8 +2,6 @@
 writer.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import math

@@ -1,7 +1,5 @@
 """Test tables: rows of CSV and TSV against pandas and the csv module, and their errors."""
 
-from __future__ import annotations
-
 import bz2
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """Test inputs behind URLs: the rows and models of the same files, and errors."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 

@@ -1,7 +1,5 @@
 """Test that the weights of rows follow the rows through stores, chunks, views and points."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -3,8 +3,6 @@
 support/fuzzing.py makes and checks the cases.
 """
 
-from __future__ import annotations
-
 import random
 import resource
 import time

@@ -1,7 +1,5 @@
 """Test that no fault at any moment of a small run loses or damages a file."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 import pytest

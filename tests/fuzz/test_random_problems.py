@@ -1,7 +1,5 @@
 """Test random small trainings against an exact optimum; see support/random_problems.py."""
 
-from __future__ import annotations
-
 import random
 import shlex
 from dataclasses import replace

@@ -2,8 +2,6 @@
 are included.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from csr_rows import csr

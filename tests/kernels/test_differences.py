@@ -1,7 +1,5 @@
 """Test float64 values of RBF on unscaled data against differences in exact arithmetic."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

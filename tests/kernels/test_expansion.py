@@ -1,7 +1,5 @@
 """Test kernel values and their sums against the formulas, one pair at a time, in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

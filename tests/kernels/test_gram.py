@@ -1,7 +1,5 @@
 """Kernel values less their means, where float32 does not hold the differences of the values."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 import pytest

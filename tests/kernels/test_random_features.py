@@ -2,8 +2,6 @@
 address.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """`randsvm-predict certify`: P, D and gap of LIBSVM's models and of models that were changed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """--coverage: sets and intervals have the truth as often as was asked, and not much oftener."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Models exported to C: compiled, and compared with the model on 10,000 rows."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """Models of every kind that LIBSVM trains: read, predicted with and written as LIBSVM does."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

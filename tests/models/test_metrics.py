@@ -1,7 +1,5 @@
 """--metrics: what is counted over predicted rows is what sklearn.metrics says of them."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

@@ -1,7 +1,5 @@
 """Model files: what is written is read, other programs' files too, and no bad file is misread."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Labels of data in which novelties are searched may be anything; they do not change the model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

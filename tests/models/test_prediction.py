@@ -1,7 +1,5 @@
 """randsvm-predict: labels as they were spelled, decision values as LIBSVM computes them."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test exports and Shapley values of models of tables."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Shapley values of rows, against sums over all subsets of features."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

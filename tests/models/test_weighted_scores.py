@@ -1,7 +1,5 @@
 """Test that a row of weight w counts in scores and probabilities as w equal rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from commands import run_train

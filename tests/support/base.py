@@ -1,7 +1,5 @@
 """Base modules and parameters of the package, which are tested one by one."""
 
-from __future__ import annotations
-
 from randsvm import files, page, parallel
 from randsvm.arrays import (
     CsrMatrix,

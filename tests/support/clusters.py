@@ -1,7 +1,5 @@
 """Connections and workers: parts of randsvm.cluster that tests start and end."""
 
-from __future__ import annotations
-
 from randsvm.cluster import connection, executor
 from randsvm.cluster.connection import Connection
 from randsvm.cluster.executor import ClusterExecutor, calls_on

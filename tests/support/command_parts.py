@@ -1,7 +1,5 @@
 """Parts of the commands that are tested one by one."""
 
-from __future__ import annotations
-
 from randsvm.cli import commands, lines, report
 from randsvm.cli.log import COMMAND_ENDS, Failed, as_json
 from randsvm.cli.options import KindType

@@ -1,7 +1,5 @@
 """Layouts, sums and random features of randsvm.kernels, which tests compare with references."""
 
-from __future__ import annotations
-
 from randsvm.kernels import layouts, random_features
 from randsvm.kernels._kernels import (
     CELL_ROWS,

@@ -1,7 +1,5 @@
 """Subproblems, scans and working sets of randsvm.svm, which tests compare with references."""
 
-from __future__ import annotations
-
 from randsvm.algorithms.reduced_set import Basis
 from randsvm.data import sampling
 from randsvm.data.shard_executor import Shard

@@ -3,8 +3,6 @@
 Each case once ended far above its gap, without a notice or after a thousand rounds.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import exact_judge

@@ -1,7 +1,5 @@
 """Test repeated folds, and folds in the order of time, against scikit-learn's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

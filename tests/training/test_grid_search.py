@@ -2,8 +2,6 @@
 training.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

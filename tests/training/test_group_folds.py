@@ -1,7 +1,5 @@
 """Test folds that keep groups of rows, against scikit-learn and by their definition."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Test several files that form one data set, in the order of their names or as listed."""
 
-from __future__ import annotations
-
 import pytest
 from commands import run_predict, run_train
 from learning import board

@@ -1,7 +1,5 @@
 """Test random features in whole runs of sgd, randsvm and osuna with --components."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from kernel_sums import RandomMap

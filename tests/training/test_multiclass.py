@@ -2,8 +2,6 @@
 LIBSVM refuses the model.
 """
 
-from __future__ import annotations
-
 import signal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test -b 1 of regressions and of novelty detection against LIBSVM's numbers and rules."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 import pytest

@@ -1,7 +1,5 @@
 """Test nu-SVC and nu-SVR against LIBSVM on all rows, their formulas, and their refusals."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 import pytest

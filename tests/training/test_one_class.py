@@ -1,7 +1,5 @@
 """Test -s one-class: novelty detection reaches the optimum of LIBSVM's -s 2 on all rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 import pytest

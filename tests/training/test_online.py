@@ -1,7 +1,5 @@
 """--update continues the training of a linear model with new rows, as a plain reference does."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

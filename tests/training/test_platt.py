@@ -1,7 +1,5 @@
 """Test -b 1: Platt's sigmoid against an optimiser and the predictions of LIBSVM and LIBLINEAR."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 import pytest

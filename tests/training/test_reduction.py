@@ -1,7 +1,5 @@
 """--reduce: few support vectors with new coefficients, and a split certificate."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 import pytest

@@ -1,7 +1,5 @@
 """Test that the gap of a trailer holds for the numbers of the file, rounding included."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The model of a run does not depend on threads, memory, caches, or how the rows arrive."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

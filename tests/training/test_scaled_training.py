@@ -1,7 +1,5 @@
 """Test --scale: the fitted scaling is scikit-learn's, and the model applies it to raw rows."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -4,8 +4,6 @@ more rows.
 Each fake fit has a known accuracy, so the best combination is known.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Test races of combinations against searches of all folds, and against scipy's paired test."""
 
-from __future__ import annotations
-
 import numpy as np
 from learning import gaussians, learn
 from scipy import stats

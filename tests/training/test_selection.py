@@ -1,7 +1,5 @@
 """Test the metrics that a search selects by against scikit-learn's, and their losses of rows."""
 
-from __future__ import annotations
-
 from math import isnan
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test what ends a run besides its solution, and that the best solution so far is kept."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from math import inf

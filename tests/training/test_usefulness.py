@@ -1,7 +1,5 @@
 """Test the note that a model is useless in spite of a small gap, and where it does not appear."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test trainings with weights of rows against repeated rows and against scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 import pytest

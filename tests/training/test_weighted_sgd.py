@@ -1,7 +1,5 @@
 """Test linear machines with weights of rows against repeated rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from rows import open_rows
