@@ -27,7 +27,7 @@ from randsvm.errors import (
     RandsvmError,
     TransferError,
 )
-from randsvm.events import Iteration, Progress, Started, Trained, listening
+from randsvm.events import Epoch, Iteration, Progress, Started, Trained, listening
 
 OLD, OLD_CACHE, OLD_LABELS = OLD_MODEL, "randsvm cache 0\n", "old\n"
 
@@ -424,6 +424,18 @@ def test_an_interrupted_run_does_not_replace_a_better_model(folder, good, end):
     assert f"{folder / 'm'} stays" in str(caught.value)
     assert f"is {new}; --overwrite" in str(caught.value)
     assert "stays" not in metadata["stopped"]
+
+
+def test_weights_without_a_gap_do_not_replace_a_certified_model(folder):
+    """The signal comes before the first Newton step."""
+    given = {"gap": 0.1, "epochs": 1}
+    api.train(folder / "data", folder / "m", "sgd", **given)
+    good = (folder / "m").read_bytes()
+    assert oracle.trailer(folder / "m")["gap"] <= 0.1
+    with pytest.raises(Interrupted, match=r"the new model .* is .*interrupted"):
+        api.train(folder / "data", folder / "m", "sgd", once(Epoch, signalled), **given)
+    assert (folder / "m").read_bytes() == good
+    assert "gap" not in oracle.trailer(folder / "m.interrupted")
 
 
 @ends

@@ -225,10 +225,11 @@ class KernelTrainer(Trainer[KernelParams]):
         subtasks, algorithm = self._largest(params)
         why = self.not_psd if params.positive_semidefinite else INDEFINITE
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
-        return (
+        return Described(
             algorithm.arguments,
             [*self._notices, *uncertified, *algorithm.notices],
             {
+                "gap_asked": self.job.stop.wanted_gap,
                 "working_set": algorithm.working_set(subtasks),
                 "solve_bytes": algorithm.solve_bytes(subtasks),
             },

@@ -61,7 +61,7 @@ from randsvm.training.job import (
     check_gap,
     check_paths,
 )
-from randsvm.training.run import BatchRun, Trainer, TrainingRun, check_row_weights
+from randsvm.training.run import BatchRun, Described, Trainer, TrainingRun, check_row_weights
 
 # The cost of a step is proportional to the number of classes.
 MAX_CLASSES = 10_000
@@ -98,6 +98,9 @@ class LinearTrainer(Trainer[SgdParams]):
             "--gap of sgd needs the rows in this process: no --cluster",
         )
         return params
+
+    def described(self, params: SgdParams) -> Described:
+        return Described(fields={"gap_asked": params.gap})
 
     def decision(self, D: Dataset, params: SgdParams, clock: Clock) -> Decision:
         run = LinearTrainingRun(self, D, params, clock, clock.end)
@@ -287,6 +290,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             cross_validation=self.cross_validation,
             stopped=str(stopped),
             seconds=self.clock.seconds,
+            gap_asked=self.params.gap,
             bytes_moved=self.D.executor.bytes_moved,
             **known,
         )

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import pairwise
 from math import inf, isnan
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -226,9 +226,17 @@ PROBABILITY_TIME = 4
 # --- what kernel machines and linear machines supply -----------------------------------------
 
 
-# The part of the events about a training that depends on its kind of machine: the options of the
-# algorithm other than the parameters, with their defaults; messages; further fields of Started.
-Described: TypeAlias = tuple[Sequence[str], Sequence[str], Mapping[str, int]]
+class Described(NamedTuple):
+    """The part of the events about a training that depends on its kind of machine.
+
+    arguments: the options of the algorithm other than the parameters, with their defaults
+    notices: messages for the user
+    fields: further fields of Started
+    """
+
+    arguments: Sequence[str] = ()
+    notices: Sequence[str] = ()
+    fields: Mapping[str, Any] = MappingProxyType({})
 
 
 class Trainer(ABC, Generic[AnyParams]):
@@ -338,7 +346,7 @@ class Trainer(ABC, Generic[AnyParams]):
 
     def described(self, params: AnyParams) -> Described:
         """Return that part of the events about a training on all rows."""
-        return (), (), {}
+        return Described()
 
     @abstractmethod
     def decision(self, D: Dataset, params: AnyParams, clock: Clock) -> Decision:
@@ -382,14 +390,14 @@ def train(
         trainer.take(whole, joint_name(data), params)
         remarks = [*_unused_options(params), *_remarks(trainer, params)]
         params = trainer.resolved(trainer.with_gamma(params))
-        own, notices, sizes = trainer.described(params)
-        _report_start(trainer, params, own, sizes, clock)
-        for text in [*notices, *remarks]:
+        described = trainer.described(params)
+        _report_start(trainer, params, described, clock)
+        for text in [*described.notices, *remarks]:
             emit(Notice(text))
 
         def configuration(params: AnyParams, job: Job) -> list[str]:
             # The model stores the options that decide its bytes, so not the limits of time.
-            arguments = [*_arguments_of(params), *own]
+            arguments = [*_arguments_of(params), *described.arguments]
             return [trainer.name, *arguments, *command_line(job.data_params, job.search)]
 
         searched = None
@@ -444,18 +452,13 @@ def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
 
 
 def _report_start(
-    trainer: Trainer[AnyParams],
-    params: AnyParams,
-    own: Sequence[str],
-    sizes: Mapping[str, int],
-    clock: Clock,
+    trainer: Trainer[AnyParams], params: AnyParams, described: Described, clock: Clock
 ) -> None:
-    """Emit the configuration of the run, and what was left out of the data. own, sizes: see
-    Described."""
+    """Emit the configuration of the run, and what was left out of the data."""
     D, job = trainer.D, trainer.job
     is_searched = not {"C", "lambda_"}.isdisjoint(dict(job.search.grid))
     C, lambda_ = (None, None) if is_searched else trainer.cost_and_lambda(params)
-    arguments = [*_arguments_of(params, job.search.grid), *own]
+    arguments = [*_arguments_of(params, job.search.grid), *described.arguments]
     emit(
         Started(
             algorithm=trainer.name,
@@ -468,8 +471,7 @@ def _report_start(
             seconds=clock.seconds,
             pass_bytes=D.store.nbytes,
             place=D.store.place,
-            gap_asked=job.stop.wanted_gap,
-            **sizes,
+            **described.fields,
         )
     )
     if D.summary.queries and D.groups is None:

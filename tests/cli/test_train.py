@@ -1,6 +1,7 @@
 """randsvm-train as a newcomer, a cron job and a terminal meet it: messages, exit codes, files."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -114,6 +115,16 @@ def test_a_quiet_run_says_that_its_gap_was_not_reached(train, made, words, said)
     trained = train(path, "-q", "-g", 5, *sizes, *words.split())
     assert trained.stderr.startswith("GAP NOT REACHED: ") == said
     assert len(trained.stderr.splitlines()) == said
+
+
+def test_newton_steps_that_miss_their_gap_say_so_in_every_report(capsys, made, tmp_path):
+    path, _, _ = made("checkerboard", 200)
+    log = tmp_path / "log"
+    words = ("--gap", 1e-9, "--max-iterations", 1, "--epochs", 1, "--log", log)
+    run_train("sgd", "-q", *map(str, words), str(path), str(tmp_path / "m"))
+    assert capsys.readouterr().err.startswith("GAP NOT REACHED: ")
+    records = {one["event"]: one for one in map(json.loads, log.read_text().splitlines())}
+    assert [records[name]["gap_asked"] for name in ("started", "trained")] == [1e-9, 1e-9]
 
 
 # ---- refused data ---------------------------------------------------------------------------
