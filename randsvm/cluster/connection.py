@@ -238,16 +238,17 @@ class Connection:
         return None
 
     def identity(self) -> Any:
-        """Return what the scheduler knows of each worker: name -> dictionary."""
-        return self.client.sync(self.client.scheduler.identity)["workers"]
+        """Return what the scheduler knows of each worker, name -> dictionary; None: no answer."""
+        with contextlib.suppress(Exception):  # Dask has many errors for a lost scheduler
+            return self.client.sync(self.client.scheduler.identity)["workers"]
+        return None
 
     def repeat(self, work: Callable[[], object], seconds: Callable[[], float]) -> None:
         """Call work() again and again in a thread, as the scheduler may hang."""
 
         def loop() -> None:
             while not self.is_over.wait(seconds()):
-                with contextlib.suppress(Exception):
-                    work()
+                work()
 
         threading.Thread(target=loop, name="randsvm-workers", daemon=True).start()
 

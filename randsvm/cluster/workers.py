@@ -183,11 +183,13 @@ class Shared:
 class WorkerPool:
     """The workers of the cluster that a connection leads to.
 
-    failure: the reason why the cluster cannot be used, or None. closed: whether the run has ended;
-    then no request is sent. bytes_moved: the bytes of all messages.
+    failure: the reason why the cluster cannot be used, or None. poll_error: what `poll` raised, or
+    None. closed: whether the run has ended; then no request is sent. bytes_moved: the bytes of all
+    messages.
     """
 
     failure: str | None = None
+    poll_error: Exception | None = None
     closed = False
 
     def __init__(self, connection: Connection) -> None:
@@ -209,6 +211,15 @@ class WorkerPool:
     def poll(self) -> None:
         """Request the state of the cluster; ask workers without an actor to start one."""
         found, now = self.connection.identity(), self.now()
+        if found is None:
+            return
+        try:
+            self._update(found, now)
+        except Exception as error:  # noqa: BLE001 - the threads that wait raise it
+            self.poll_error = error
+
+    def _update(self, found: Mapping[str, Any], now: float) -> None:
+        """Record the state of the cluster; ask workers without an actor to start one."""
         with self.lock:
             self.last_answer = now
             for name in self.workers.keys() - found.keys():
@@ -270,6 +281,8 @@ class WorkerPool:
 
     def _check_cluster(self) -> None:
         """Raise ClusterError if the cluster cannot be used; report the excluded workers."""
+        if self.poll_error is not None:
+            raise self.poll_error
         if self.failure is not None or self.closed:
             raise ClusterError(self.failure or "the run is over")
         now, workers = self.now(), list(self.workers.values())
