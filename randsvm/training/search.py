@@ -376,8 +376,9 @@ class CandidateScores(Generic[AnyParams]):
             self._emit_tried(candidates[index], rows, {**place, **result})
 
         with self._race([params for _, params in candidates], rows) as race:
-            # A family is taken from the log only as a whole, since its fits start from each other.
-            # So scores do not depend on what the log has.
+            # A family is taken from the log only as a whole, since its fits start from each other:
+            # the score of a fold does not depend on the log. The other families race alone, so the
+            # number of folds before a combination is dropped may depend on it.
             unknown = [one for one in race.families if not all(lines[i] for i in one)]
             for index in range(len(candidates)):
                 if not any(index in family for family in unknown):

@@ -1,5 +1,7 @@
 """Test races of combinations against searches of all folds, and against scipy's paired test."""
 
+import json
+
 import numpy as np
 from learning import gaussians, learn
 from scipy import stats
@@ -46,6 +48,20 @@ def test_a_race_drops_significantly_worse_combinations_and_keeps_the_best(tmp_pa
         assert scores[values_of(one)]["score"] < best
     assert kept[0]["score"] == best
     assert found.body == whole.body
+
+
+def test_a_combination_that_its_log_lacks_races_alone_with_the_same_score_of_each_fold(tmp_path):
+    raced, _ = search(tmp_path, "raced")
+    log, missing = tmp_path / "raced.jsonl", raced[-1]
+    lines = log.read_text().splitlines(keepends=True)
+    own = json.dumps(missing["configuration"])
+    log.write_text("".join(line for line in lines if own not in line))
+    again, _ = search(tmp_path, "raced")
+    (one,) = (one for one in again if one["configuration"] == missing["configuration"])
+    assert missing["dropped_after"] < len(one["scores"]) == 4
+    assert one["scores"][: missing["dropped_after"]] == missing["scores"]
+    others = [other["scores"] for other in again if other is not one]
+    assert sorted(others) == sorted(other["scores"] for other in raced[:-1])
 
 
 def test_candidates_are_dropped_by_the_paired_test_of_scipy():
