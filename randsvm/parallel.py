@@ -25,8 +25,9 @@ from randsvm.events import HEARTBEAT, Progress, Waiting, Watch, emit, silent
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Seconds that running calls have to end after an exception or a signal.
-PATIENCE = 1.0
+# Seconds that running calls have to end after an exception or a signal. That is more than the
+# closing evaluation of an interrupted training may take.
+PATIENCE = 1.5
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error

@@ -417,50 +417,48 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         self.reported_rounds = 0
         self.density_marks: dict[str, Any] = {}
 
-    def run(self, numbers: Sequence[int] | None = None, clock: Clock | None = None) -> None:
+    def run(self) -> None:
         """Solve the subtasks for which there is time.
-
-        numbers, clock: of those that this thread solves, and of the thread; None: of all
 
         Raises TimeLimitError if the time is over and no subtask has a solution.
         """
-        subtasks, threads = self.subtasks, self.concurrent_subtasks
-        if numbers is None and threads > 1:
-            tasks = [partial(self._run_in_thread, n) for n in range(len(subtasks))]
+        numbers, threads = range(len(self.subtasks)), self.concurrent_subtasks
+        if threads > 1:
+            tasks = [partial(self._solve_in_thread, number) for number in numbers]
             for _ in completed_results(tasks, threads, "pairs", "pair", receive=self._forward):
                 pass
             return
-        for number in range(len(subtasks)) if numbers is None else numbers:
-            if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
-                return
-            if subtasks.lacks_side(number):
-                stopped = Stopped(StopReason.NO_VIOLATORS)
-                self.solved[number] = SubtaskSolution.constant(subtasks, number, stopped)
-                continue
-            task = subtasks[number]
-            rounds = self.under_way[number] = self._rounds(number, task, clock or self.clock)
-            # Without any solution there is no model: the first subtask may use all the time.
-            latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
-            try:
-                found = rounds.evaluated(rounds.solve(latest))
-                while rounds.continues(found):
-                    found = rounds.evaluated(rounds.solve(latest))
-                self._keep(number, task, self._completed(rounds, found))
-            except TimeLimitError:
-                if not self.has_model:
-                    raise
-            except (Interrupted, ClusterError, Cancelled) as error:
-                stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
-                if (best := rounds.interrupted(stopped)) is not None:
-                    self._keep(number, task, best)
-                raise
-            finally:
-                del self.under_way[number]
-                rounds.scan.forget()
+        for number in numbers:
+            self._solve(number, self.clock)
 
-    def _keep(self, number: int, task: Subtask, found: SubtaskSolution) -> None:
-        """Keep the solution of a subtask, with the row numbers of the whole D."""
-        self.solved[number] = replace(found, SV=task.in_whole(found.SV))
+    def _solve(self, number: int, clock: Clock) -> None:
+        """Solve a subtask, if there is time for it. clock: of this thread"""
+        subtasks = self.subtasks
+        if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
+            return
+        if subtasks.lacks_side(number):
+            stopped = Stopped(StopReason.NO_VIOLATORS)
+            self.solved[number] = SubtaskSolution.constant(subtasks, number, stopped)
+            return
+        rounds = self.under_way[number] = self._rounds(number, subtasks[number], clock)
+        # Without any solution there is no model: the first subtask may use all the time.
+        latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
+        try:
+            found = rounds.evaluated(rounds.solve(latest))
+            while rounds.continues(found):
+                found = rounds.evaluated(rounds.solve(latest))
+            self.solved[number] = rounds.in_whole(self._completed(rounds, found))
+        except TimeLimitError:
+            if not self.has_model:
+                raise
+        except (Interrupted, ClusterError, Cancelled) as error:
+            stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
+            if (best := rounds.interrupted(stopped)) is not None:
+                self.solved[number] = rounds.in_whole(best)
+            raise
+        finally:
+            del self.under_way[number]
+            rounds.scan.forget()
 
     def _rounds(self, number: int, task: Subtask, clock: Clock) -> Rounds:
         """Return the rounds of a subtask, which has its share of the time left."""
@@ -496,41 +494,37 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         super().complete()
 
     def _report(self) -> None:
-        """Report what the solutions lack."""
-        every, certificate = self.solutions, self._certificate
+        """Report what the solutions lack, if that has not been reported yet."""
+        every, certificate, lacks = self.solutions, self._certificate, []
         unsolved = len(every) - len(self.solved)
         if unsolved:
             kind = "pairs of classes" if self.subtasks.pairs else "classes"
-            emit(
-                Notice(
-                    f"{unsolved} of {len(every)} {kind} have no solution, only a constant "
-                    "decision value: there was no time for them"
-                )
+            lacks.append(
+                f"{unsolved} of {len(every)} {kind} have no solution, only a constant decision "
+                "value: there was no time for them"
             )
         counts = Counter(one.poor_fit for one in every)
-        for text in POOR_FIT_NOTICES:
-            if counts[text] > len(every) / 2:
-                emit(Notice(text))
+        lacks += [text for text in POOR_FIT_NOTICES if counts[text] > len(every) / 2]
         if isinf(certificate.gap):
             error = max(certificate.primal_error, certificate.dual_error)
-            emit(
-                Notice(
-                    f"rounding of kernel values, {error:.2g}, is larger than the objectives: scale "
-                    "the features"
-                )
+            lacks.append(
+                f"rounding of kernel values, {error:.2g}, is larger than the objectives: scale the "
+                "features"
             )
+        for text in lacks:
+            emit_once(text, Notice(text))
 
     @property
     def _certificate(self) -> Certificate:
         """The sum of the certificates of all subtasks."""
         return total_certificate([one.certificate for one in self.solutions])
 
-    def _run_in_thread(self, number: int, watch: Watch) -> None:
+    def _solve_in_thread(self, number: int, watch: Watch) -> None:
         """Solve a subtask with a clock that interrupts this thread only."""
         clock = Clock(None, watch)
         clock.began = self.clock.began
         with listening(clock):
-            self.run([number], clock)
+            self._solve(number, clock)
 
     def _forward(self, event: object) -> None:
         """Emit an event of a thread, with rounds numbered over all threads."""
@@ -584,8 +578,12 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         return bool(self.solved) or any(one.best_so_far is not None for one in under_way)
 
     def interrupt(self, stopped: Stopped) -> None:
+        # Threads that are late may still add solutions.
+        for number, rounds in dict(self.under_way).items():
+            if (best := rounds.uncertified(stopped)) is not None:
+                self.solved.setdefault(number, rounds.in_whole(best))
         self.subtasks.close()
-        for number, one in self.solved.items():
+        for number, one in dict(self.solved).items():
             if one.stopped.reason is StopReason.INTERRUPTED:
                 self.solved[number] = replace(one, stopped=stopped)
         self._report()

@@ -778,19 +778,34 @@ class Rounds:
     def _misses_gap(self, found: SubtaskSolution) -> bool:
         return found.evaluated and self.gap is not None and found.certificate.gap > self.gap
 
+    # --- interruptions -----------------------------------------------------------------------
+
+    def uncertified(self, stopped: Stopped) -> SubtaskSolution | None:
+        """Return the best solution so far without a certificate; None: there is none.
+
+        Another thread than that of the rounds may ask.
+        """
+        if (best := self.best_so_far) is None:
+            return None
+        found = self._found(best, stopped)
+        return replace(found, certificate=replace(found.certificate, certified=False))
+
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
         """Return the best solution so far; None: there is none.
 
         That of an inner set is scanned first. Without time for the scan and a closing evaluation
         there is no certificate.
         """
-        if self.best_so_far is None:
+        if (found := self.uncertified(stopped)) is None:
             return None
-        found = self._found(self.best_so_far, stopped)
         clock, ends = Clock(INTERRUPTED_SECONDS), (TimeLimitError, Interrupted, ClusterError)
         # Events go to no other listener, which may cancel this work.
         with listening(clock):
             return self._evaluated(found, clock, clock.end, ends=ends)
+
+    def in_whole(self, found: SubtaskSolution) -> SubtaskSolution:
+        """Return a solution with the row numbers of the whole D."""
+        return replace(found, SV=self.task.in_whole(found.SV))
 
 
 def _over(part: Rounds, rows: np.ndarray, SV: Machine) -> Machine:

@@ -38,6 +38,7 @@ CONSTANTS = {
     "longest_line": ["data.svmlight.LONGEST_LINE"],
     "mapped_values": ["kernels.random_features.BLOCK"],
     "missing_seconds": ["cluster.workers.MISSING_SECONDS"],
+    "patience_seconds": ["parallel.PATIENCE"],
     "piece_rows": ["data.batches.PIECE_ROWS"],
     "poll_seconds": ["cluster.workers.POLL_SECONDS"],
     "reduced_gap": ["training.rounds.MAX_REDUCED_GAP"],

@@ -5,6 +5,8 @@ division of the work.
 from __future__ import annotations
 
 import itertools
+import signal
+import threading
 from math import inf
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -15,10 +17,10 @@ import pytest
 from learning import Data, in_order, jumping_clock, learn
 from libsvm import svmutil
 from scipy import sparse
-from trainings import Clock, kernel_machine
+from trainings import Clock, TimeLimitError, kernel_machine
 
 from randsvm import api
-from randsvm.errors import GapError, ModelError
+from randsvm.errors import GapError, Interrupted, ModelError
 from randsvm.events import Iteration, Notice
 
 C, GAMMA = 2.0, 0.1
@@ -242,3 +244,32 @@ def test_other_threads_may_add_solutions_while_rounds_are_counted(monkeypatch):
     with pytest.raises(BegunError) as begun:
         run._rounds(4, Pairs()[4], Clock())
     assert begun.value.args == (10,)
+
+
+def test_pairs_that_are_solved_side_by_side_keep_their_solutions_after_a_signal(
+    tmp_path, training_set, training_file, monkeypatch, set_sizes
+):
+    """The closing evaluations of their threads take longer than the run waits for them."""
+    set_sizes(float64_rows=0, patience_seconds=0.1)
+    is_over, is_late = threading.Event(), threading.Event()
+
+    def evaluations(*_):
+        is_late.set()
+        is_over.wait(60)
+        raise TimeLimitError
+
+    monkeypatch.setattr(kernel_machine.Scan, "evaluations", evaluations)
+
+    def watch(event):
+        if isinstance(event, Iteration):
+            raise Interrupted(signal.SIGTERM)
+
+    given = {"C": C, "gamma": GAMMA, "working_set": 60, "gap": 1e-9, "jobs": 2}
+    try:
+        with pytest.raises(Interrupted):
+            api.train(training_file, tmp_path / "m", "osuna", watch, **given)
+    finally:
+        is_over.set()
+    assert is_late.is_set()
+    assert oracle.trailer(tmp_path / "m")["certificate"] == "none"
+    assert sum(len(pair.beta) for pair in pairs_of(tmp_path / "m", training_set))

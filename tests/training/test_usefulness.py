@@ -1,5 +1,6 @@
 """Test the note that a model is useless in spite of a small gap, and where it does not appear."""
 
+import signal
 import warnings
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from trainings import CONSTANT_DECISION, OVERFITTED, POOR_FIT_NOTICES
 
 import randsvm
+from randsvm.errors import Interrupted
 from randsvm.events import Notice
 
 N, D = 1200, 12
@@ -101,3 +103,18 @@ def test_fit_warns_of_a_useless_model():
         warnings.simplefilter("error", UserWarning)
         warnings.simplefilter("error", ConvergenceWarning)
         randsvm.SVC(gamma="auto").fit(make_rows(400), curved(make_rows(400)))
+
+
+def test_a_signal_during_the_folds_of_probabilities_repeats_no_note():
+    """The interrupted run has reported on its solutions already."""
+    X, said = make_rows(), []
+
+    def watch(event):
+        if isinstance(event, Notice):
+            said.append(event.text)
+        elif OVERFITTED in said:
+            raise Interrupted(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        randsvm.train(randsvm.Arrays(one_large(X), curved(X)), watch=watch, probability=True)
+    assert said.count(OVERFITTED) == 1
