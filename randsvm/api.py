@@ -157,7 +157,7 @@ def train(
     classes: Any = None
     if isinstance(source, Arrays) and not trained.is_one_class:
         classes = original_labels(source, trained.labels)
-    return FittedModel(trained, outcome, job.resources.workers, classes)
+    return FittedModel(trained, outcome, job.resources.threads, classes)
 
 
 # An option of `train`, not of the command line: a function that returns `tried` records.

@@ -110,14 +110,6 @@ class CsrMatrix:
         """Return a matrix with the same nonzero pattern and other values. data : (nnz,)."""
         return CsrMatrix(data, self.indices, self.indptr, self.shape)
 
-    def without_zeros(self) -> CsrMatrix:
-        """Return the rows without stored zeros."""
-        kept = self.data != 0
-        if kept.all():
-            return self
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])[self.indptr]
-        return CsrMatrix(self.data[kept], self.indices[kept], starts, self.shape)
-
     def astype(self, dtype: Any, copy: bool = True) -> CsrMatrix:
         """Return the rows with values of this dtype: copies, or views if `copy` is False."""
         if not copy:

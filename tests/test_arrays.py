@@ -81,13 +81,6 @@ def test_rows_of_other_orders_are_sorted_and_their_duplicates_added():
     assert unsorted.indices.tolist() == [2, 0, 2]
 
 
-def test_stored_zeros_are_dropped():
-    X = CsrMatrix(np.array([0.0, 1, 0, 2]), np.array([0, 1, 0, 2]), np.array([0, 2, 3, 4]), (3, 3))
-    fewer = X.without_zeros()
-    assert (fewer.indptr.tolist(), fewer.data.tolist()) == ([0, 1, 1, 2], [1, 2])
-    assert fewer.without_zeros() is fewer
-
-
 def test_sums_of_columns_do_not_depend_on_the_kind_of_rows():
     X = scipy_rows(30, 6, 0.5, np.float32).toarray()
     expected = X.astype(np.float64).sum(axis=0)

@@ -21,7 +21,7 @@ from randsvm.events import Waiting, emit, listening, silent
 from randsvm.parallel import Cancelled, ThreadPool
 
 # A function that returns what an actor holds.
-Base: TypeAlias = "Callable[[Actor], Any]"
+Maker: TypeAlias = "Callable[[Actor], Any]"
 # A function that returns the reports on some shards.
 Task: TypeAlias = "Callable[[Actor, Sequence[Shard]], list[Report]]"
 # The actor whose message this thread reads.
@@ -32,13 +32,13 @@ class Request(NamedTuple):
     """A message to an actor.
 
     number: of this request. forget: keys of what the actor frees, and numbers of requests that it
-    cancels. bases: key -> pickled Base of what the actor holds as `key`. chunks: pickled chunks of
-    the data set `key`, by number. task: a pickled Task for `shards`, or None.
+    cancels. makers: key -> pickled Maker of what the actor holds as `key`. chunks: pickled chunks
+    of the data set `key`, by number. task: a pickled Task for `shards`, or None.
     """
 
     number: int = 0
     forget: Collection[int] = ()
-    bases: dict[int, bytes] = {}  # noqa: RUF012 - never changed
+    makers: dict[int, bytes] = {}  # noqa: RUF012 - never changed
     key: int = 0
     chunks: dict[int, bytes] = {}  # noqa: RUF012
     task: bytes | None = None
@@ -97,9 +97,9 @@ class Actor:
             freed = self.held.pop(key, None)
             if isinstance(freed, Dataset):
                 freed.store.close()
-        for key, base in request.bases.items():
+        for key, maker in request.makers.items():
             if key not in self.held:
-                self.held[key] = self.loads(base)(self)
+                self.held[key] = self.loads(maker)(self)
         if request.chunks:
             self.held[request.key].store.add(request.chunks)
         if request.task is None:

@@ -71,7 +71,7 @@ class ClusterExecutor(Executor):
         """Return this executor, which has its own rule of what stays in this process."""
         return self
 
-    def over(self, D: Dataset) -> ClusterExecutor:
+    def for_store_of(self, D: Dataset) -> ClusterExecutor:
         """Return the executor for a view with a store of its own."""
         return ClusterExecutor(self.worker_pool, D, self.resources, self.concurrent_calls)
 
@@ -83,7 +83,7 @@ class ClusterExecutor(Executor):
         """Let workers hold the rows of this data set."""
         if self.shared is None:
             D = self.D
-            base = partial(
+            maker = partial(
                 data_set,
                 summary=D.summary,
                 sizes=D.store.sizes,
@@ -91,7 +91,7 @@ class ClusterExecutor(Executor):
                 limit=self.resources.data_bytes,
                 folder=self.resources.tmpdir,
             )
-            self.shared = self.worker_pool.share(D, base)
+            self.shared = self.worker_pool.share(D, maker)
         return self.shared
 
     def release(self) -> None:

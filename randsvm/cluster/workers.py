@@ -54,7 +54,7 @@ from weakref import WeakValueDictionary
 import cloudpickle
 import numpy as np
 
-from randsvm.cluster.actor import Base, Report, Request, given, held, view
+from randsvm.cluster.actor import Maker, Report, Request, given, held, view
 from randsvm.cluster.connection import (
     CLOSING_SECONDS,
     CONNECTING_SECONDS,
@@ -74,9 +74,11 @@ GATHERING_SECONDS = 5.0
 # Seconds without an answer of the scheduler, or without any running worker, that end a run.
 SILENCE_SECONDS = 60.0
 # Seconds until other workers take over the work of a paused worker. Dask pauses a worker whose
-# memory is nearly full; it still sends heartbeats. A worker whose threads are all busy with the
-# tasks of other programs does not start an actor.
+# memory is nearly full; it still sends heartbeats.
 PAUSED_SECONDS = 10.0
+# Seconds until others take over the work of a worker that starts no actor, because the tasks of
+# other programs keep all its threads busy.
+ACTOR_START_SECONDS = 10.0
 # Seconds until other workers take over the work of a worker that sends no heartbeats. A worker
 # sends one every few seconds, however long its work takes.
 MISSING_SECONDS = 30.0
@@ -140,7 +142,7 @@ class Worker:
         if now - self.running_seen > PAUSED_SECONDS:
             why = " since its memory is nearly full" if self.status == "paused" else ""
             return f"has been {self.status}{why}"
-        if self.actor is None and self.asked is not None and now - self.asked > PAUSED_SECONDS:
+        if self.actor is None and self.asked is not None and now - self.asked > ACTOR_START_SECONDS:
             return "is busy with other work"
         return None
 
@@ -162,11 +164,11 @@ Replies = SimpleQueue[Reply]
 class Shared:
     """What actors hold by a key as long as this object lives.
 
-    base: pickled Base. value: the data set or other object, which lives on.
+    maker: pickled Maker. value: the data set or other object, which lives on.
     """
 
     key: int
-    base: bytes
+    maker: bytes
     value: Any
 
     def chunks(self, numbers: Sequence[int]) -> dict[int, bytes]:
@@ -343,17 +345,17 @@ class WorkerPool:
 
     # --- what actors hold ------------------------------------------------------------------
 
-    def share(self, value: Any, base: Base | None = None) -> Shared:
+    def share(self, value: Any, maker: Maker | None = None) -> Shared:
         """Let actors hold a value, which is sent to each at most once.
 
-        A data set is shared with all views of its store. base: returns what actors hold; None: the
+        A data set is shared with all views of its store. maker: returns what actors hold; None: the
         value.
         """
         key = id(value.store if isinstance(value, Dataset) else value)
         with self.lock:
             found = self.shared.get(key)
             if found is None:
-                pickled = self.dumps(base or partial(given, value=value))
+                pickled = self.dumps(maker or partial(given, value=value))
                 found = self.shared[key] = Shared(next(self.numbers), pickled, value)
             return found
 
@@ -422,21 +424,21 @@ class WorkerPool:
     def _supply(
         self, worker: Worker, shared: Shared, numbers: Sequence[int], replies: Replies
     ) -> bool:
-        """Return whether an actor holds all bases and some chunks; if not, deliver some of them."""
+        """Return whether an actor holds all objects and some chunks; if not, deliver some."""
         with self.lock:
             if worker.actor is None:
                 return False
             known = worker.known
-            bases = {one.key: one.base for one in self.shared.values() if one.key not in known}
+            makers = {one.key: one.maker for one in self.shared.values() if one.key not in known}
             lacks = [number for number in numbers if number not in known.get(shared.key, {})]
-            if not bases and not lacks:
+            if not makers and not lacks:
                 return True
             if worker.delivery:
                 return False
             chunks = shared.chunks(lacks)
-            request = Request(next(self.numbers), (), bases, shared.key, chunks)
+            request = Request(next(self.numbers), (), makers, shared.key, chunks)
             worker.delivery = request.number
-        held_then = {**{key: {} for key in bases}, shared.key: dict.fromkeys(chunks, 0)}
+        held_then = {**{key: {} for key in makers}, shared.key: dict.fromkeys(chunks, 0)}
         self._send(worker, request, replies, held_then)
         return False
 

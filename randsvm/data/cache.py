@@ -57,11 +57,11 @@ def read(
     """
     if resources.cache is not None:
         try:
-            return _read_through_cache(paths, options, resources.cache, resources.workers)
+            return _read_through_cache(paths, options, resources.cache, resources.threads)
         except WriteError as error:
             emit(Unwritten(str(error)))
     with new_store(resources.data_bytes, resources.tmpdir) as store:
-        summary = read_files(paths, options, store.append, resources.workers, resources.tmpdir)
+        summary = read_files(paths, options, store.append, resources.threads, resources.tmpdir)
     return summary, store
 
 

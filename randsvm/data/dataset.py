@@ -183,7 +183,7 @@ class Dataset:
         view = self._copy_with(store=store, row_mask=None, n=n, nnz=nonzeros)
         view.stored_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         view._count_from(view.stored_starts)
-        view.executor = view.executor.over(view)
+        view.executor = view.executor.for_store_of(view)
         return view
 
     def mask(self, rows: np.ndarray) -> np.ndarray:
@@ -457,8 +457,8 @@ def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
     Raises the errors of in_memory.read or cache.read.
     """
     if isinstance(data, in_memory.Arrays):
-        return Dataset(*in_memory.read(data, options), resources.workers)
-    return Dataset(*cache.read(data, options, resources), resources.workers)
+        return Dataset(*in_memory.read(data, options), resources.threads)
+    return Dataset(*cache.read(data, options, resources), resources.threads)
 
 
 # ---- statistics of features ------------------------------------------------------------------

@@ -18,7 +18,7 @@ from randsvm.data.labels import REGRESSION, LabelTable
 from randsvm.data.reading import FirstPass, ParseOptions, Summary
 from randsvm.data.row_weights import in_range
 from randsvm.data.scaling import SPARSE
-from randsvm.data.svmlight import Block
+from randsvm.data.svmlight import ParsedRows
 from randsvm.errors import ContentError, DataError
 
 # Rows that are checked or converted at a time.
@@ -79,11 +79,11 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, Store]:
     every = np.arange(base, base + d, dtype=np.int32)
     has_all = isinstance(X, np.ndarray) or options.has_row_numbers
 
-    def block(at: slice) -> Block:
+    def block(at: slice) -> ParsedRows:
         part = whole.part(at.start, at.stop)
         features = every if has_all else distinct(part.indices)
         of_rows = None if groups is None else groups[at]
-        return Block(
+        return ParsedRows(
             np.empty(0, np.int32), [], part.y, part.indptr, part.indices, part.values, features, 0,
             weights=part.weights, groups=of_rows,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from randsvm import files
-from randsvm.data.svmlight import UNLABELLED, Block, Spelling
+from randsvm.data.svmlight import UNLABELLED, ParsedRows, Spelling
 from randsvm.decimals import NUMBER, label_value, whole_number
 from randsvm.errors import DataError, quoted
 
@@ -62,7 +62,7 @@ class LabelTable:
         """Return whether the labels are numbers; None before the first label."""
         return isinstance(next(iter(self._classes)), int) if self._classes else None
 
-    def classes(self, block: Block) -> np.ndarray:
+    def classes(self, block: ParsedRows) -> np.ndarray:
         """Return (m,) float64 class numbers, nan for `?`; DataError at the first bad label."""
         numbers = np.array([self.number(spelling) for spelling in block.spellings], float)
         return numbers[block.codes]

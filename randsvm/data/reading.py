@@ -1,7 +1,7 @@
 """The pass that parses and validates the data: it turns text into chunks, and sums them up.
 
-Where chunks are cut depends on the rows alone, never on memory, jobs or compression. Knows nothing
-of where chunks are kept.
+Where chunks are cut depends on the rows alone, never on memory, threads or compression. Knows
+nothing of where chunks are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from randsvm.data.chunks import RawChunk, cut_chunks
 from randsvm.data.columns import Columns, TableOptions
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_weights import RowWeights
-from randsvm.data.svmlight import Block, Labels, Spelling, read_blocks, row_numbers
+from randsvm.data.svmlight import Labels, ParsedRows, Spelling, read_blocks, row_numbers
 from randsvm.errors import DataError
 from randsvm.events import Progress, Watch, emit
 from randsvm.files import display_name, joint_name, size_of
@@ -119,7 +119,7 @@ class FirstPass:
         # The number of each text of the column of groups, in order of appearance.
         self.numbers: dict[str, int] = {}
 
-    def chunks(self, blocks: Iterable[Block]) -> Iterator[RawChunk]:
+    def chunks(self, blocks: Iterable[ParsedRows]) -> Iterator[RawChunk]:
         """Yield the rows of `labelled_blocks`, without those of weight 0."""
         options = self.options
         rows = map(self._rows, blocks)
@@ -127,7 +127,7 @@ class FirstPass:
             self._add(chunk)
             yield chunk
 
-    def _rows(self, whole: Block) -> RawChunk:
+    def _rows(self, whole: ParsedRows) -> RawChunk:
         block = whole.without_zero_weights()
         self.zero_weights += len(whole) - len(block)
         self.queries += block.queries
@@ -141,7 +141,7 @@ class FirstPass:
         self._add_features(whole if self.options.has_row_numbers else block)
         return RawChunk(block.y, block.indptr, block.indices, block.values, block.weights)
 
-    def _add_features(self, block: Block) -> None:
+    def _add_features(self, block: ParsedRows) -> None:
         if not np.array_equal(self.features, block.features):
             self.features = sorted_union(self.features, block.features)
         if block.number is not None and len(block):
@@ -193,7 +193,7 @@ class FirstPass:
 
 
 # Returns the blocks of a file.
-Reader = Callable[..., Generator[Block, None, None]]
+Reader = Callable[..., Generator[ParsedRows, None, None]]
 
 
 def labelled_blocks(
@@ -203,8 +203,8 @@ def labelled_blocks(
     weights: RowWeights | None = None,
     watch: Watch = emit,
     **options: Any,
-) -> Generator[Block, None, None]:
-    """Yield the blocks of files in order; Block.y : (m,) float64, class numbers or targets.
+) -> Generator[ParsedRows, None, None]:
+    """Yield the blocks of files in order; ParsedRows.y : (m,) float64, class numbers or targets.
 
     known: learns the labels; its path is that of the current file. weights: of the rows, from a
     file of their own. watch: receives the events. options: of `read`, such as labels and jobs.
@@ -291,7 +291,7 @@ def read_files(
     # The largest number of a row of a precomputed kernel, and its file.
     last = "", Spelling("0", 1, 1)
 
-    def noted(blocks: Iterable[Block]) -> Iterator[Block]:
+    def noted(blocks: Iterable[ParsedRows]) -> Iterator[ParsedRows]:
         nonlocal last
         for block in blocks:
             if block.number is not None and int(block.number.text) > int(last[1].text):

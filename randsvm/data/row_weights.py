@@ -11,7 +11,7 @@ from randsvm import files
 from randsvm.data.svmlight import (
     BYTE_ORDER_MARK,
     PADDING,
-    Block,
+    ParsedRows,
     parse_piece,
 )
 from randsvm.decimals import NUMBER
@@ -51,7 +51,7 @@ class RowWeights:
         self.weights = block.y
         self.used = 0
 
-    def of(self, block: Block) -> Block:
+    def of(self, block: ParsedRows) -> ParsedRows:
         """Return the next rows of the data with their weights."""
         if block.weights is not None:
             raise ParameterError(f"give one of --row-weights and cost: in {self.data}, not both")

@@ -13,17 +13,21 @@ import numpy as np
 
 from randsvm.arrays import philox_words
 
-# The numbers of the draws of a run, from the given one on. Rounds have the numbers from 1 on.
-# CANDIDATES, REDUCTION: of --reduce. SPLIT: of a working set into blocks; it may share keys with
-# REDUCTION, since no result needs both to be independent. AUDIT: of the audit rows. SUBSET: of a
-# search. REPEATS: of the folds of all repetitions but the first. EVALUATION: of the rows that an
-# evaluation computes; its proof needs keys that no other draw shares.
+# The numbers of the draws of a run. Number 0 of seed 0: the samples of sgd. From 1 on: the rounds.
+# The candidates for the basis of --reduce.
 CANDIDATES_DRAW = 2**62 - 1
+# From here on: the bases of --reduce, and the splits of working sets into blocks. They may share
+# keys, since no result needs both to be independent.
 REDUCTION_DRAW = SPLIT_DRAW = 2**62
+# The audit rows.
 AUDIT_DRAW = 2**63
+# The folds.
 FOLDS_DRAW = 2**63 + 1
+# The rows of a stage of a search.
 SUBSET_DRAW = 2**63 + 2
+# From here on: the folds of all repetitions but the first.
 REPEATS_DRAW = 2**63 + 1000
+# From here on: the rows that evaluations compute, whose proof needs keys that no other draw shares.
 EVALUATION_DRAW = 2**63 + 2**62
 
 
@@ -32,7 +36,7 @@ class Draws:
     """The random draws of one run: draw number s gives every row of D a key.
 
     A uniform sample of m rows is the m rows with the smallest keys; it does not depend on shards,
-    jobs or order, and raw Philox bits are the same in every numpy version.
+    threads or order, and raw Philox bits are the same in every numpy version.
     """
 
     seed: int

@@ -154,7 +154,7 @@ class Executor:
         """Return the executor for work that this process does best in the calling thread."""
         return Executor(None, self.concurrent_calls)
 
-    def over(self, D: Any) -> Executor:
+    def for_store_of(self, D: Any) -> Executor:
         """Return the executor for a view with a store of its own."""
         return self
 

@@ -55,7 +55,7 @@ class Spelling(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block:
+class ParsedRows:
     """Consecutive rows of a file.
 
     codes : (m,) int32, positions in `spellings`; empty unless labels are classes
@@ -94,7 +94,7 @@ class Block:
         """Return whether any row has a weight other than 1."""
         return self.weights is not None and bool((self.weights != 1).any())
 
-    def without_zero_weights(self) -> Block:
+    def without_zero_weights(self) -> ParsedRows:
         """Return the block without its rows of weight 0.
 
         Their spellings stay: labels are those of all rows of the file.
@@ -122,7 +122,7 @@ class Block:
 # The line and the column of the first bad token of a piece, from its first line, and the problem.
 Fault: TypeAlias = tuple[int, int, str]
 # The rows of a piece, the number of its lines, and its first bad token.
-Piece: TypeAlias = tuple[Block, int, "Fault | None"]
+Piece: TypeAlias = tuple[ParsedRows, int, "Fault | None"]
 
 
 def read_blocks(
@@ -134,7 +134,7 @@ def read_blocks(
     block_size: int = BLOCK_SIZE,
     prompt: bool = False,
     **dialect: Any,
-) -> Generator[Block, None, None]:
+) -> Generator[ParsedRows, None, None]:
     """Yield the rows of a file (`-`: standard input) in order, parsed by `jobs` threads.
 
     Memory: jobs + 2 blocks of text and their rows. A line longer than a block (up to LONGEST_LINE)
@@ -168,7 +168,7 @@ def read_blocks(
                 raise DataError(name, line, 1, str(error)) from None
 
 
-def parse(text: bytes, *, name: str, first_line: int = 1, **dialect: Any) -> Block:
+def parse(text: bytes, *, name: str, first_line: int = 1, **dialect: Any) -> ParsedRows:
     """Return the rows of complete lines in memory.
 
     name, first_line: for DataError. dialect: see parse_piece.
@@ -344,7 +344,7 @@ def parse_piece(
     indices, values = indices[: rows.entries], values[: rows.entries]
     if not float64:
         values = values.astype(np.float32) if rows.few_digits else as_stored(values)
-    block = Block(
+    block = ParsedRows(
         codes=codes[: rows.rows],
         spellings=[
             Spelling(files.decoded(token), line, column) for token, line, column in rows.spellings()
@@ -374,7 +374,7 @@ def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
     return features
 
 
-def in_file(block: Block, first_line: int) -> Block:
+def in_file(block: ParsedRows, first_line: int) -> ParsedRows:
     """Return the block of a piece, with positions as lines of the file."""
     if first_line == 1:
         return block

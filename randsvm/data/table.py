@@ -43,9 +43,9 @@ from randsvm.data.svmlight import (
     NOT_FINITE,
     PADDING,
     UNLABELLED,
-    Block,
     Labels,
     LineTooLongError,
+    ParsedRows,
     Spelling,
     in_file,
     pieces,
@@ -903,7 +903,7 @@ def _learn_file(
 class _Rows:
     """Makes rows with the features of a training from the columns of a table.
 
-    columns : of the training; keep : names of the columns of `Block.keys`. labels, zero_based,
+    columns : of the training; keep : names of the columns of `ParsedRows.keys`. labels, zero_based,
     unlabelled, float64: see `read_blocks`
     """
 
@@ -950,7 +950,7 @@ class _Rows:
         _check_types(table, sorted(used), self.kept)
         self.used = sorted(used | set(self.kept))
 
-    def block(self, batch: _Batch) -> tuple[Block, Counter[str]]:
+    def block(self, batch: _Batch) -> tuple[ParsedRows, Counter[str]]:
         """Return the rows of a batch before its first fault.
 
         Lines of spellings count from the first row. The counter has the number of texts of each
@@ -964,7 +964,7 @@ class _Rows:
         present = values != 0
         indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(present, axis=1))])
         indices, values = indices[present], values[present]
-        block = Block(
+        block = ParsedRows(
             codes=codes[:stop],
             spellings=[one for one in spellings if one.line <= stop],
             y=y[:stop],
@@ -1049,13 +1049,13 @@ def read_blocks(
     unseen: Counter[str] | None = None,
     opener: Opener = files.open_input,
     no_header: bool = False,
-) -> Generator[Block, None, None]:
+) -> Generator[ParsedRows, None, None]:
     """Yield the rows of a table in order, converted by `jobs` threads.
 
     The columns may have another order than in `columns`, and others may be among them. unlabelled:
-    the label may be missing. keep: names of columns whose text `Block.keys` holds. unseen: counts
-    the texts of each column that are no category. no_header: the first line is a row, and the names
-    follow from `columns`. Memory and errors are those of svmlight.read_blocks.
+    the label may be missing. keep: names of columns whose text `ParsedRows.keys` holds. unseen:
+    counts the texts of each column that are no category. no_header: the first line is a row, and
+    the names follow from `columns`. Memory and errors are those of svmlight.read_blocks.
     """
     header = columns.header and not no_header
     with _opened(path, columns.format, header, opener, watch, block_size) as table:

@@ -304,7 +304,7 @@ class BaseSVM(BaseEstimator):
         state = self.random_state
         if state is not None and not isinstance(state, (int, np.integer)):
             state = check_random_state(state).randint(np.iinfo(np.int32).max)
-        jobs, cores = self.n_jobs, Resources().workers
+        jobs, cores = self.n_jobs, Resources().threads
         if jobs is not None and jobs < 0:
             jobs = max(1, cores + 1 + jobs)
         own = {name: getattr(self, name) for name in SHARED if hasattr(self, name)}

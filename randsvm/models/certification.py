@@ -20,7 +20,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.arrays import CsrMatrix, Matrix, absolute, slices, squared_norms, to_csr
-from randsvm.data.svmlight import Block, row_numbers
+from randsvm.data.svmlight import ParsedRows, row_numbers
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
 from randsvm.kernels.expansion import Expansion
@@ -52,7 +52,8 @@ VALUE_ROUNDING = 2e-7
 # Coefficients that rounding moves by this share of their sum still count as feasible.
 COEFFICIENT_ROUNDING = 1e-6
 # The gap of one-class is relative to at least this share of 1/2 nu^2 n K(x, x), the optimum for
-# orthogonal rows of weight 1: on other rows it may be 0. docs/certificate.md has the definition.
+# orthogonal rows of weight 1: on other rows it may be 0. docs/certificate.md has the definition,
+# which the training applies by code of its own.
 ONE_CLASS_ZERO_SHARE = 0.01
 
 
@@ -117,8 +118,8 @@ def certify(
         raise ModelError(f"{model}: expected a model of two or more classes")
     with listening(watch):
         judge = Judge(loaded, params)
-        found = _read(judge, model, paths, resources.workers)
-        outcome = judge.outcome(model, found, resources.workers, began)
+        found = _read(judge, model, paths, resources.threads)
+        outcome = judge.outcome(model, found, resources.threads, began)
         emit(outcome)
         required = params.require_gap
         # nan is above every gap.
@@ -133,8 +134,10 @@ def certify(
 # --- support vectors among the rows --------------------------------------------------------
 
 
-class Matches(NamedTuple):
+class SupportVectorRows(NamedTuple):
     """Rows of the file that may be support vectors.
+
+    The search is not that of data/matching.py, so that no fault of the training hides itself.
 
     groups : (k,) int64, number of the group of equal support vectors that the row may equal
     y : (k,) float64, class index or target of each row
@@ -150,7 +153,7 @@ class Matches(NamedTuple):
     X: CsrMatrix | None = None
 
 
-def nearest(parts: Sequence[Matches], count: int) -> Matches:
+def nearest(parts: Sequence[SupportVectorRows], count: int) -> SupportVectorRows:
     """Return the rows whose distance is at most twice the smallest distance in their group.
 
     count : number of groups
@@ -161,7 +164,7 @@ def nearest(parts: Sequence[Matches], count: int) -> Matches:
     near = distances <= 2 * least[groups]
     matrices = [part.X for part in parts if part.X is not None]
     X = CsrMatrix.vstack(matrices)[near] if matrices else None
-    return Matches(groups[near], y[near], weights[near], distances[near], X)
+    return SupportVectorRows(groups[near], y[near], weights[near], distances[near], X)
 
 
 class SupportVectorIndex:
@@ -188,19 +191,19 @@ class SupportVectorIndex:
 
     def find(
         self, rows: ModelRows, numbers: np.ndarray | None, y: np.ndarray, weights: np.ndarray
-    ) -> Matches:
+    ) -> SupportVectorRows:
         """Return the rows that equal a support vector. numbers : of rows of kernel values."""
         if numbers is not None:
             found = np.flatnonzero(np.isin(numbers, self.model.features))
             groups = np.searchsorted(self.model.features, numbers[found])
             values = to_csr(rows.X)[found]
-            return Matches(groups, y[found], weights[found], np.zeros(len(found)), values)
+            return SupportVectorRows(groups, y[found], weights[found], np.zeros(len(found)), values)
         distances, groups = self.tree.query(rows.X @ self.directions, p=inf)
         tolerances = VALUE_ROUNDING * (absolute(rows.X) @ np.abs(self.directions)).max(axis=1)
         # A value of a feature that no support vector has makes the row another one.
         found = np.flatnonzero((distances <= tolerances) & (rows.extra == 0))
         groups = groups[found].astype(np.int64)
-        return Matches(groups, y[found], weights[found], distances[found])
+        return SupportVectorRows(groups, y[found], weights[found], distances[found])
 
 
 # --- sums over the rows --------------------------------------------------------------------
@@ -225,7 +228,7 @@ class RowSums(NamedTuple):
     diagonal: float
     largest: np.ndarray
     residuals: np.ndarray
-    matches: Matches
+    matches: SupportVectorRows
 
 
 def _read(judge: Judge, model: str, paths: Sequence[str], jobs: int) -> RowSums:
@@ -433,7 +436,7 @@ class Judge:
 
     # --- sums over rows -------------------------------------------------------------------------
 
-    def sums(self, block: Block, part: slice) -> RowSums:
+    def sums(self, block: ParsedRows, part: slice) -> RowSums:
         """Return the sums over the rows `part` of a block."""
         model, text = self.model, csr_rows(block, part)
         rows = model.rows(*text)
@@ -590,7 +593,7 @@ class Judge:
         offset = largest_offset(total, most + task.epsilon, largest, primal)
         return error + SPARE * near.missing * offset
 
-    def _norms(self, B: np.ndarray, matches: Matches, pool: ThreadPool) -> np.ndarray:
+    def _norms(self, B: np.ndarray, matches: SupportVectorRows, pool: ThreadPool) -> np.ndarray:
         """Return |w|^2 of each column of coefficients, and bounds of its rounding, (2, columns).
 
         B : (m, columns).
@@ -609,7 +612,7 @@ class Judge:
         rounding = [addition_error(len(B), size) for size in np.abs(terms).sum(axis=0).tolist()]
         return np.array([terms.sum(axis=0), errors.sum(axis=0) + rounding])
 
-    def _kernel_rows(self, matches: Matches) -> CsrMatrix:
+    def _kernel_rows(self, matches: SupportVectorRows) -> CsrMatrix:
         """Return the kernel values of the support vectors, (m, d), as the file has them."""
         groups, first = np.unique(matches.groups, return_index=True)
         if len(groups) < self.index.count:

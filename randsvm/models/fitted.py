@@ -212,7 +212,7 @@ def load(path: str) -> FittedModel:
     InputError
         If the file cannot be opened.
     """
-    return FittedModel(load_model(path), jobs=Resources().workers)
+    return FittedModel(load_model(path), jobs=Resources().threads)
 
 
 def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from randsvm.arrays import CsrMatrix
 from randsvm.data import svmlight
-from randsvm.data.svmlight import Block
+from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import join_rows
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
@@ -164,7 +164,7 @@ def _probabilities(header: Header, task: str, decisions: int) -> dict[str, Any]:
     }
 
 
-def _row_numbers(header: Header, rows: Block) -> np.ndarray:
+def _row_numbers(header: Header, rows: ParsedRows) -> np.ndarray:
     """Return the number of the training row that each support vector names, (m,) int32."""
     values = rows.values
     whole = (values == np.floor(values)) & (values > 0)

@@ -25,7 +25,7 @@ from randsvm import files
 from randsvm.data import svmlight
 from randsvm.data.columns import Columns
 from randsvm.data.scaling import Scaling
-from randsvm.data.svmlight import Block
+from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import is_number, shortest
 from randsvm.errors import DataError, ModelError, ParameterError, RandsvmError, quoted
 from randsvm.models.decisions import NonconformityScores
@@ -384,7 +384,7 @@ class Header:
 
     def rows(
         self, count: int, columns: int, row: str, rows: str, float64: bool = True
-    ) -> tuple[np.ndarray, Block]:
+    ) -> tuple[np.ndarray, ParsedRows]:
         """Return the numbers that begin the rows, (count, columns) float64, and their features.
 
         row, rows : name one and all of them in messages; float64 : whether values of features are

@@ -18,7 +18,7 @@ from randsvm import files
 from randsvm.arrays import slices, sorted_union
 from randsvm.data.columns import written_record
 from randsvm.data.labels import label_values
-from randsvm.data.svmlight import Block
+from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import is_number, join_rows
 from randsvm.errors import ModelError, ParameterError, quoted
 from randsvm.events import (
@@ -226,7 +226,7 @@ class _FilePrediction:
                 self.progress.emit(end / len(block))
             self.progress.block += 1
 
-    def _count(self, rows: PredictedRows, block: Block, part: slice) -> None:
+    def _count(self, rows: PredictedRows, block: ParsedRows, part: slice) -> None:
         """Count the predictions of some rows of a block."""
         assert block.weights is not None, "RowFiles gives all rows weights"
         y, weights = block.y[part], block.weights[part]
@@ -238,7 +238,7 @@ class _FilePrediction:
             self.unseen_values += len(rows.unseen)
             self.unseen = sorted_union(self.unseen, rows.unseen)
 
-    def _predicted(self) -> Iterator[tuple[Block, Iterator[PredictedRows]]]:
+    def _predicted(self) -> Iterator[tuple[ParsedRows, Iterator[PredictedRows]]]:
         """Yield blocks, which this process parses, and the predictions of their parts."""
         model, params, resources = self.model, self.params, self.resources
         labels_only = not (params.scores or params.probabilities or params.metrics)
@@ -246,12 +246,12 @@ class _FilePrediction:
         predict = partial(predicted_rows, model, params.probabilities, labels_only)
         with ExitStack() as stack:
             if resources.cluster is None:
-                pool = stack.enter_context(ThreadPool(resources.workers))
+                pool = stack.enter_context(ThreadPool(resources.threads))
                 in_order: Callable[..., Iterator[PredictedRows]]
                 in_order = partial(pool.map_in_order, lambda call: call())
             else:
                 in_order = stack.enter_context(calls_on_cluster(resources.cluster, model))
-            for block in self.rows.blocks(self.progress.on_event, resources.workers):
+            for block in self.rows.blocks(self.progress.on_event, resources.threads):
                 parts = slices(len(block), model.rows_at_once)
                 yield block, in_order(partial(predict, *csr_rows(block, part)) for part in parts)
 

@@ -16,7 +16,7 @@ from randsvm.data.columns import DELIMITERS, Format, fields_of
 from randsvm.data.labels import LabelTable, label_values
 from randsvm.data.reading import Reader, labelled_blocks
 from randsvm.data.row_weights import RowWeights
-from randsvm.data.svmlight import Block
+from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import NUMBER
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Watch, emit, silent
@@ -27,7 +27,7 @@ from randsvm.parameters.run import FORMATS
 class RowFiles:
     """The files whose rows a model reads.
 
-    kept : names of the columns of a table whose text is in `Block.keys`
+    kept : names of the columns of a table whose text is in `ParsedRows.keys`
     columns : of the table; None: the files are svmlight
     labels : the labels of the rows that were read, those of the model first
     weighted : whether a row that was read has a weight other than 1
@@ -104,11 +104,13 @@ class RowFiles:
         """The character between fields of a table of results."""
         return DELIMITERS.get("csv" if self.columns is None else self.columns.format, ",")
 
-    def blocks(self, watch: Watch = silent, jobs: int = 1, prompt: bool = False) -> Iterator[Block]:
+    def blocks(
+        self, watch: Watch = silent, jobs: int = 1, prompt: bool = False
+    ) -> Iterator[ParsedRows]:
         """Yield the blocks of all files in order, with the label and the weight of each row.
 
-        prompt: yield the svmlight rows of a pipe as they arrive. Block.y : (m,) float64, class
-        indices or targets, nan without a label; Block.weights : (m,) float64.
+        prompt: yield the svmlight rows of a pipe as they arrive. ParsedRows.y : (m,) float64, class
+        indices or targets, nan without a label; ParsedRows.weights : (m,) float64.
         """
         model = self.model
         own: dict[str, bool] = {}
@@ -144,7 +146,7 @@ class RowFiles:
         emit(Notice(f"{which} are none of the categories of their columns: {listed}"))
 
 
-def csr_rows(block: Block, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def csr_rows(block: ParsedRows, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return indptr, indices and values of some rows of a block."""
     indptr = block.indptr[part.start : part.stop + 1]
     at = slice(indptr[0], indptr[-1])

@@ -35,7 +35,7 @@ import numpy as np
 from randsvm import files
 from randsvm.arrays import slices
 from randsvm.data.columns import Columns, written_record
-from randsvm.data.svmlight import Block
+from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import shortest
 from randsvm.errors import ModelError
 from randsvm.events import Explained, Progress, Watch, emit, listening, silent
@@ -127,7 +127,7 @@ def explain(
         rows = 0
         with (
             files.create_output(output) as stream,
-            ThreadPool((resources or Resources()).workers) as pool,
+            ThreadPool((resources or Resources()).threads) as pool,
         ):
             stream.write(header)
             for block in row_files.blocks():
@@ -152,7 +152,7 @@ def explain(
 HEADER = b"# Shapley values of randsvm: f index:value ..\n"
 
 
-def _lines(explainer: Explainer, row_files: RowFiles, block: Block, row: int) -> bytes:
+def _lines(explainer: Explainer, row_files: RowFiles, block: ParsedRows, row: int) -> bytes:
     """Return a line for each decision value of a row: of svmlight, or a record of a table."""
     numbers, phi = explainer(*csr_rows(block, slice(row, row + 1))[1:])
     f, lines, table = explainer.base_values + phi.sum(axis=1), [], row_files.columns

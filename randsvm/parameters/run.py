@@ -395,7 +395,7 @@ class Resources:
         check_values(self)
 
     @property
-    def workers(self) -> int:
+    def threads(self) -> int:
         """The number of threads."""
         if self.jobs is not None:
             return self.jobs
@@ -419,7 +419,7 @@ class Resources:
         Each training has running values, states and a mask of the rows (17 bytes a row). All
         concurrent trainings use at most a quarter of the memory.
         """
-        return max(1, min(self.workers, self.memory // 4 // (17 * max(n, 1))))
+        return max(1, min(self.threads, self.memory // 4 // (17 * max(n, 1))))
 
     @property
     def libsvm_megabytes(self) -> float:

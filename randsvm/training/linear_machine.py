@@ -29,7 +29,7 @@ from randsvm.data.dataset import Dataset, Source
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
-from randsvm.data.svmlight import Block
+from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import label_value
 from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import Epoch, Notice, Started, Trained, Updated, Watch, emit, listening
@@ -725,7 +725,7 @@ def _rows_in_order(
     path: the model file. Rows of weight 0 are left out; in novelty detection y is 0.
     """
     how = job.data_params
-    rows: Iterable[RawChunk | Block]
+    rows: Iterable[RawChunk | ParsedRows]
     if isinstance(data, Arrays):
         rows = _rows_in_memory(data, old)
     else:

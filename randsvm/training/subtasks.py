@@ -186,7 +186,7 @@ class Subtasks:
             return 1
         each = 17 * self.max_rows + solve_bytes
         room = self.resources.memory // 2 // max(each, 1)
-        return max(1, min(self.resources.workers, room, len(self)))
+        return max(1, min(self.resources.threads, room, len(self)))
 
     def __getitem__(self, number: int) -> Subtask:
         D, problem = self.D, self._problem_of(number)
