@@ -92,8 +92,8 @@ def train(
     or ``gap="none"``, it ends by the rule of the paper. sgd minimises ``lambda/2 |w|^2 + mean
     loss`` with ``C = 1/(lambda n)`` for n rows.
 
-    On an error the file `model` is unchanged, except that after Interrupted or ClusterError the
-    best model so far, if there is one, is written.
+    On an error the file `model` is unchanged, or the last `checkpoint` of an update, except that
+    after Interrupted or ClusterError the best model so far, if there is one, is written.
 
     References
     ----------

@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 # Seconds that running calls have to end after an exception or a signal. That is more than the
 # closing evaluation of an interrupted training may take.
-PATIENCE = 1.5
+PATIENCE = 1.25
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error

@@ -439,6 +439,16 @@ def test_weights_without_a_gap_do_not_replace_a_certified_model(folder):
 
 
 @ends
+def test_an_interrupted_run_does_not_replace_a_better_interrupted_model(folder, good, end):
+    shutil.copy(folder / "m", folder / "m.interrupted")
+    received = []
+    with pytest.raises(ENDS[end][1], match=r"is not written, as .*interrupted stays"):
+        interrupt_training(folder, end, received)
+    assert (folder / "m.interrupted").read_bytes() == (folder / "m").read_bytes() == good
+    assert not received[-1].saved
+
+
+@ends
 def test_with_overwrite_a_better_model_is_replaced(folder, good, end):
     if end == "time limit":
         interrupt_training(folder, end, [], overwrite=True)

@@ -456,8 +456,8 @@ def update(
 
     Returns the model and how its training ended.
 
-    Raises the errors of randsvm.errors; on any error `model` is untouched, except that Interrupted
-    leaves the model trained so far.
+    Raises the errors of randsvm.errors. On any error `model` is unchanged or the last checkpoint,
+    except that on Interrupted the model so far is written.
     """
     clock, how = Clock(job.limits.time_limit, watch), job.data_params
     check_paths(data, model, job)

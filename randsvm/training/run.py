@@ -619,22 +619,24 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
             return outcome._replace(saved=False), problem
         if stopped.reason not in (StopReason.INTERRUPTED, StopReason.TIME_LIMIT):
             return outcome, None
-        better = self._gap_of_better_model(outcome)
+        better = self._gap_of_better_model(self.path, outcome)
         if better is None:
             return outcome, None
-        new = "not certified" if isnan(gap) else f"{gap:.3g}"
-        path = interrupted_path(self.name)
-        return outcome._replace(model=path), (
-            f"{self.name} stays (gap {better:.3g}), the new model (gap {new}) is {path}; "
+        new, path = "not certified" if isnan(gap) else f"{gap:.3g}", interrupted_path(self.name)
+        kept = self._gap_of_better_model(path, outcome)
+        place = f"is {path}"
+        if kept is not None:
+            place = f"is not written, as {path} stays, too (gap {kept:.3g})"
+        return outcome._replace(model=path, saved=kept is None), (
+            f"{self.name} stays (gap {better:.3g}), the new model (gap {new}) {place}; "
             "--overwrite replaces the old one"
         )
 
-    def _gap_of_better_model(self, outcome: Trained) -> float | None:
-        """Return the gap of the model in `path` if it is for this task and below the outcome's.
+    def _gap_of_better_model(self, path: str | None, outcome: Trained) -> float | None:
+        """Return the gap of the model in a file if it is for this task and below the outcome's.
 
         None: there is no such model, or this training was to certify no gap.
         """
-        path = self.path
         if path is None or self.trainer.job.limits.overwrite or not is_existing_file(path):
             return None
         if isnan(outcome.gap) and outcome.gap_asked is None:
