@@ -288,14 +288,14 @@ def averaged_pass(D: Dataset, learner: Learner, rng: Draws, count: int) -> Itera
     learner.take(whole)
 
 
-def squares(D: Dataset) -> tuple[float, float]:
+def squares(D: Dataset, seed: int) -> tuple[float, float]:
     """Return R2, the mean of |x|^2 over D, and |mean of x|^2.
 
     R2 is 1 if the mean is 0; with a feature map it is the mean over a sample. |mean of x|^2 is
     taken as 0 for sparse rows.
     """
     if D.mapping is not None and D.n > SAMPLE:
-        return squares(D.subset(D.mask(D.sample(Draw(0, 0), SAMPLE))))
+        D = D.subset(D.mask(D.sample(Draw(seed, 0), SAMPLE)))
 
     columns = D.d if D.nnz > D.n * D.d / 2 else 0
 

@@ -83,8 +83,8 @@ class Limits:
         Flag(),
         "--overwrite",
         help="Replace MODEL_FILE even if the training is interrupted or out of time and the new "
-        "model has a larger gap; else the new model becomes MODEL_FILE.interrupted, unless that has "
-        "a smaller gap, too.",
+        "model has a larger gap; else the new model becomes MODEL_FILE.interrupted, unless that "
+        "has a smaller gap, too.",
         group=OUTPUT,
     )
 

@@ -176,11 +176,12 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         if self.D.nnz <= FEW_VALUES:
             self.D = self.D.single_threaded()
         began = time.perf_counter()
-        R2, of_means = sgd.squares(self.D)
+        seed = trainer.job.data_params.seed
+        R2, of_means = sgd.squares(self.D, seed)
         self.share_of_means = of_means / R2
         self.training_end = end - EVALUATION_FACTOR * (time.perf_counter() - began)
-        self.rng = Draws(trainer.job.data_params.seed)
-        steps, b = _first_steps(self.D, self.objective, params, R2)
+        self.rng = Draws(seed)
+        steps, b = _first_steps(self.D, self.objective, params, R2, seed)
         self.learner = Learner.new(steps, self.D.d, b)
         # Few rows make one group, which this process trains on.
         resources = trainer.job.resources
@@ -359,7 +360,7 @@ def _class_sizes(D: Dataset) -> np.ndarray:
 
 
 def _first_steps(
-    D: Dataset, objective: LinearObjective, params: SgdParams, R2: float
+    D: Dataset, objective: LinearObjective, params: SgdParams, R2: float, seed: int
 ) -> tuple[SgdSchedule, np.ndarray | None]:
     """Return how steps are made, and b at the start, (K,) float64 or None for zero.
 
@@ -372,7 +373,7 @@ def _first_steps(
     # of the loss at that distance; for a squared loss the two cancel.
     n, weight, b, spread, mean_step = D.n, D.total_weight(), None, 1.0, 1.0
     if params.task == "svr":
-        y = D.points(D.sample(Draw(0, 0), sgd.SAMPLE)).y
+        y = D.points(D.sample(Draw(seed, 0), sgd.SAMPLE)).y
         b = np.array([0.0 if params.no_bias else median(y)])
         spread = 1.0 if objective.is_squared else float(np.abs(y - b[0]).mean()) or 1.0
     elif params.task == "svc":

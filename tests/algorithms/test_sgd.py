@@ -568,3 +568,17 @@ def test_newton_steps_reach_the_gap_on_unscaled_columns(options):
         beta[machine.support_] = machine.dual_coef_[0]
         gain = beta @ y - 0.1 * np.abs(beta).sum() if "task" in options else np.abs(beta).sum()
         assert outcome.primal == pytest.approx(gain - beta @ K @ beta / 2, rel=1e-4)
+
+
+def test_the_sample_that_sets_the_first_step_depends_on_the_seed():
+    X = np.random.default_rng(0).normal(size=(2500, 2)).round(3)
+    y = X[:, 0] ** 3
+
+    def first_step(seed):
+        given = {"task": "svr", "epochs": 1, "seed": seed}
+        return api.train(Arrays(X, y), algorithm="sgd", **given).model.metadata["eta0"]
+
+    assert first_step(0) == first_step(0) != first_step(1)
+    # The spread of y about its median, divided by the mean of |x|^2, up to the sample.
+    spread = np.abs(y - np.median(y)).mean() / oracle.squares(X).mean()
+    assert first_step(1) == pytest.approx(spread, rel=0.1)
