@@ -84,7 +84,10 @@ def class_weights(
     BALANCED gives n / (K n_class) for K classes, except to a label with its own weight. Raise
     ParameterError for a weight of an unknown label.
     """
-    own, others = weights_of_labels(weights, names), [1.0] * len(names)
+    others = [1.0] * len(names)
+    if not weights:
+        return others
+    own = weights_of_labels(weights, names)
     if BALANCED in dict(weights):
         others = [sum(counts) / (len(counts) * count) for count in counts]
     return [own.get(label_value(name), one) for name, one in zip(names, others, strict=True)]

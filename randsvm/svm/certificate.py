@@ -161,8 +161,7 @@ class Sharpened:
             rise[drawn], norm[drawn] = 0.0, 0.0
         if len(rows):
             w, certain = w[rows], w[rows] > q
-            X = values.D.chunk_matrix(values.shard)[rows]
-            u, sizes = self.expansion.values(X).T
+            u, sizes = self.expansion.values(values.rows[rows]).T
             error = self.error.relative * np.abs(sizes) + self.error.uniform * self.total
             exact, most, error = query.residuals(values, rows, u, error)
             risen = np.maximum(most - computed[rows], 0.0)

@@ -155,7 +155,8 @@ class PrecomputedNodes:
         except IndexError:
             buffer = np.empty(0)
         if len(buffer) < size:
-            buffer = np.empty(size)
+            # Most of the next layouts, of nearly as many rows, fit as well.
+            buffer = np.empty(size + size // 8)
         values = buffer[1:size].reshape(pairs, rows + 1, 2)
         number = np.arange(rows)
         # The value is the second half of a node, which begins 8 bytes before it.

@@ -89,6 +89,11 @@ class ShardValues:
         return self.shard.stop - self.shard.start
 
     @property
+    def rows(self) -> CsrMatrix:
+        """Return the rows without labels, (m, d)."""
+        return self.D.chunk_matrix(self.shard)
+
+    @property
     def y(self) -> np.ndarray:
         return self.D.labels_of(self.shard)
 
@@ -170,7 +175,7 @@ class ShardValues:
 
     def _rows(self, layout: Layout) -> Iterable[RowBlock]:
         """Return the rows in a layout; keep them if the budget allows."""
-        X = self.D.chunk_matrix(self.shard)
+        X = self.rows
         if self._order is None:
             self._order = layout.order(X)
         made = layout.rows(X, order=self._order)

@@ -8,9 +8,8 @@ scratch in float64.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,8 +27,8 @@ from randsvm.parameters.svm import Problem
 from randsvm.svm.kernel_layout import RowSizes, kernel_centres, kernel_values, sizes_of
 from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr
 from randsvm.svm.running_values import Added, Coefficients, Report
-from randsvm.svm.scan import Scan, Violators
-from randsvm.svm.solution import KernelSolution, Step
+from randsvm.svm.scan import Scan
+from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import taken
 
 # The most rows of a matrix: its values take 67 MB in float32, and twice that as LIBSVM reads them.
@@ -79,10 +78,12 @@ class KernelMatrix:
         """The bytes of its values, and of those that LIBSVM reads."""
         return 3 * self.K.nbytes
 
-    def products(self, X: CsrMatrix, at: np.ndarray, centres: np.ndarray, beta: np.ndarray) -> Any:
-        """Return sum_j beta_j K(z_j, x_i) in float64 of some rows, (m, columns).
+    def products(
+        self, X: CsrMatrix, at: np.ndarray, centres: np.ndarray, beta: np.ndarray
+    ) -> np.ndarray:
+        """Return sum_j beta_j K(z_j, x_i) in float64 of some rows, (m,).
 
-        X : the rows at the places `at`, (m,); centres : (k,) places; beta : (k, columns) float64
+        X : the rows at the places `at`, (m,); centres : (k,) places; beta : (k,) float64
         """
         if self.exact is not None:
             return self.exact[np.ix_(at, centres)] @ beta
@@ -151,8 +152,9 @@ class WholeScan(Scan):
         y, n, matrix, zero = self.D.labels(), self.D.n, self.matrix, np.zeros(self.D.n)
         self.audit = Points(np.arange(n), matrix.X[self.at], y, weights=self.weights)
         self.values = SimpleNamespace(
-            y=y, weights=self.weights, u=zero, beta=zero, absolute=None, shard=Shard(0, 0, n)
-        )
+            rows=self.audit.X, y=y, weights=self.weights, u=zero, beta=zero, absolute=None,
+            shard=Shard(0, 0, n),
+        )  # fmt: skip
         self.kernel_layout = matrix.exact_layout
         self._sizes_of = self.kernel_layout.centre, matrix.sizes
         self.max_violation = float(np.ptp(y))
@@ -179,21 +181,13 @@ class WholeScan(Scan):
         # A sum that adds up its values one by one rounds as one that takes a pass for each.
         self.added = Added(len(rows), len(rows), float(np.abs(beta).sum()))
         self.coefficients, self.latest = coefficients, None
-        sums = np.column_stack([beta, np.abs(beta)])
-        u = self.matrix.products(self.audit.X, self.at, self.at[rows], sums)
-        values.u, values.beta = u[:, 0].copy(), self.beta
-        values.absolute = u[:, 1].copy() if self.matrix.kernel.name == "rbf" else None
+        values.u = self.matrix.products(self.audit.X, self.at, self.at[rows], beta)
+        values.beta = self.beta
 
     def make_step(self, step: Step) -> int:
         rows, beta = step.points.rows, step.beta
         self.continue_from(self.coefficients.after(rows, beta))
         return int(np.count_nonzero(beta != step.points.beta))
-
-    def evaluations(
-        self, solution: KernelSolution, gap: float | None = None, most: float = inf
-    ) -> Iterator[tuple[KernelSolution, Violators]]:
-        """Yield the solution and V with a proven certificate: no other is better."""
-        yield next(super().evaluations(solution))
 
     def forget(self) -> None:
         """Free the memory of the matrix, unless others share it."""

@@ -393,6 +393,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
     start_of: returns what a subtask starts from; see OldModel.starts. None: nothing
     solved: the solutions by the numbers of their subtasks, also those of interrupted ones
     under_way: the rounds of subtasks by their numbers
+    earlier_rounds: the number of rounds of the subtasks that are solved
     reported_rounds: the number of rounds reported by subtasks that are solved side by side
     density_marks: what a model of novelty detection has for probabilities
     """
@@ -414,7 +415,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         self.start_of = start_of
         self.solved: dict[int, SubtaskSolution] = {}
         self.under_way: dict[int, Rounds] = {}
-        self.reported_rounds = 0
+        self.earlier_rounds = self.reported_rounds = 0
         self.density_marks: dict[str, Any] = {}
 
     def run(self) -> None:
@@ -448,6 +449,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             while rounds.continues(found):
                 found = rounds.evaluated(rounds.solve(latest))
             self.solved[number] = rounds.in_whole(self._completed(rounds, found))
+            self.earlier_rounds += found.rounds
         except TimeLimitError:
             if not self.has_model:
                 raise
@@ -471,7 +473,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             None if self.start_of is None else self.start_of(number, task),
             clock,
             self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.end),
-            sum(one.rounds for one in list(self.solved.values())),
+            self.earlier_rounds,
             self.concurrent_subtasks * subtasks.memory_sharers,
         )
 
@@ -514,9 +516,9 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         for text in lacks:
             emit_once(text, Notice(text))
 
-    @property
+    @cached_property
     def _certificate(self) -> Certificate:
-        """The sum of the certificates of all subtasks."""
+        """The sum of the certificates of all subtasks. Only after the run."""
         return total_certificate([one.certificate for one in self.solutions])
 
     def _solve_in_thread(self, number: int, watch: Watch) -> None:

@@ -33,6 +33,14 @@ def path(tmp_path_factory):
 # ---- the log --------------------------------------------------------------------------------
 
 
+def test_rounds_are_numbered_over_all_pairs_of_classes(tmp_path):
+    data = tmp_path / "data"
+    data.write_text("".join(f"{row % 4} 1:{row % 7} 2:{row % 4}\n" for row in range(60)))
+    rounds = learn("randsvm", data, tmp_path / "m", "-g", 1).rounds
+    assert len({event["machine"] for event in rounds}) == 6
+    assert [event["number"] for event in rounds] == [*range(1, len(rounds) + 1)]
+
+
 @pytest.mark.parametrize(
     "words",
     [

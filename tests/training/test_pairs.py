@@ -7,8 +7,6 @@ from __future__ import annotations
 import itertools
 import signal
 import threading
-from math import inf
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +15,7 @@ import pytest
 from learning import Data, in_order, jumping_clock, learn
 from libsvm import svmutil
 from scipy import sparse
-from trainings import Clock, TimeLimitError, kernel_machine
+from trainings import TimeLimitError, kernel_machine
 
 from randsvm import api
 from randsvm.errors import GapError, Interrupted, ModelError
@@ -213,37 +211,6 @@ def test_a_run_that_ends_before_its_evaluation_has_no_certificate(tmp_path, trai
         meddler = AfterRounds(2, jump)
         api.train(training_file, tmp_path / "none", "osuna", meddler, require_gap=0.99, **given)
     assert not (tmp_path / "none").exists()
-
-
-def test_other_threads_may_add_solutions_while_rounds_are_counted(monkeypatch):
-    class Solution:
-        @property
-        def rounds(self):
-            run.solved[len(run.solved)] = Solution()  # as another thread does
-            return 5
-
-    class Pairs:
-        memory_sharers = 1
-
-        def __len__(self):
-            return 9
-
-        def __getitem__(self, number):
-            return SimpleNamespace(D=SimpleNamespace(n=1), problem=None)
-
-    class BegunError(Exception):
-        pass
-
-    def begin(*arguments):
-        raise BegunError(arguments[6])
-
-    monkeypatch.setattr(kernel_machine, "Rounds", begin)
-    trainer = SimpleNamespace(algorithm_for=lambda *_: None, job=None)
-    run = kernel_machine.KernelTrainingRun(trainer, None, Pairs(), Clock(), inf, 2)
-    run.solved = {0: Solution(), 1: Solution()}
-    with pytest.raises(BegunError) as begun:
-        run._rounds(4, Pairs()[4], Clock())
-    assert begun.value.args == (10,)
 
 
 def test_pairs_that_are_solved_side_by_side_keep_their_solutions_after_a_signal(
