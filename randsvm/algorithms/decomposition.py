@@ -129,10 +129,7 @@ def no_step(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
 
 def in_float64(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
     """Return what `no_step` returns, after u is computed in float64."""
-    # If a time limit breaks this off, u is that of no coefficients.
-    scan.settled = False
     scan.refine()
-    scan.settled = True
     return no_step(scan, r)
 
 

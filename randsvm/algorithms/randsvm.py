@@ -38,7 +38,7 @@ from randsvm.parameters.svm import Problem
 from randsvm.svm.blocks import Blocks
 from randsvm.svm.running_values import Coefficients
 from randsvm.svm.scan import Scan, Violators
-from randsvm.svm.solution import KernelSolution, ReducedMachine, Step
+from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
@@ -96,13 +96,10 @@ def inner_set_pays(n: int, problem: Problem) -> bool:
     return n >= FROM_ROWS and has_costly_kernel and not problem.absolute_sum
 
 
-def estimate_from_subsets(
-    run: Decomposition, solve_part: PartSolver
-) -> tuple[Step, WorkingSet, float]:
+def estimate_from_subsets(run: Decomposition, solve_part: PartSolver) -> tuple[Step, float]:
     """Return f0, the mean of the machines of two random subsets of D, and its error.
 
-    f0 is the step to its coefficients, which may exceed the bounds of the problem over D, and the
-    rows that it changes.
+    f0 is the step to its coefficients, which may exceed the bounds of the problem over D.
     """
     scan, D = run.scan, run.scan.D
     rows = random_subset(D, math.ceil(SUBSET_FACTOR * D.n ** (2 / 3)), run.rng)
@@ -116,8 +113,7 @@ def estimate_from_subsets(
     order = np.argsort(points.rows)
     beta = np.concatenate([one.beta for one in machines])[order] / 2
     points = replace(points[order], beta=np.zeros(len(points)), u=np.zeros(len(points)))
-    W = WorkingSet.of(points.rows)
-    return Step(points, beta), W, _error_of_mean(run, machines)
+    return Step(points, beta), _error_of_mean(run, machines)
 
 
 def _halves(run: Decomposition, rows: np.ndarray) -> list[np.ndarray]:
@@ -144,22 +140,6 @@ def _error_of_mean(run: Decomposition, machines: list[KernelSolution]) -> float:
     distance = np.abs(np.maximum(rise, -fall))
     nearest = np.argsort(distance, kind="stable")[: max(1, len(y) // NEAREST_SHARE)]
     return float(np.sqrt(np.square((one - other)[nearest]).mean())) / 2
-
-
-def step_to(run: Decomposition, solution: KernelSolution | None) -> tuple[Step, WorkingSet]:
-    """Return the step from the current coefficients to a solution, and the rows that it changes.
-
-    None: to coefficients that are all 0.
-    """
-    scan = run.scan
-    before = scan.coefficients
-    rows = before.rows if solution is None else sorted_union(before.rows, solution.rows)
-    beta = np.zeros(len(rows))
-    if solution is not None:
-        beta[np.searchsorted(rows, solution.rows)] = solution.beta
-    points = replace(scan.rows(rows), beta=before.of(rows))
-    machine = solution if isinstance(solution, ReducedMachine) else None
-    return Step(points, beta, reduced=machine), WorkingSet.of(rows)
 
 
 def starting_from(whole_scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:
@@ -252,8 +232,8 @@ def train_on_inner_set(
     many of the rows, D takes its place. `solve_part` also returns the machine that scans D: the
     solution, or its reduction to few support vectors.
     """
-    step, W, error = estimate_from_subsets(run, solve_part)   # f0 = mean of svmlearn(2 subsets)
-    step, W = start(run.scan, r) if start else (step, W)
+    step, error = estimate_from_subsets(run, solve_part)      # f0 = mean of svmlearn(2 subsets)
+    step = start(run.scan, r)[0] if start else step
     SV, V = run.violators(step, largest_violation, r)      # u = f0 of all rows
     machine = solution = SV if start else None                # f0 solves nothing
     if solution is not None:
@@ -263,13 +243,13 @@ def train_on_inner_set(
     while len(A) <= MAX_PART * run.scan.D.n:
         start = starting_from(run.scan, solution, A) if solution is not None else None
         solution, machine = solve_part(A, start)              # SV = train_certified(A, r)
-        step, W = step_to(run, machine)
+        step = run.scan.step_to(machine)
         SV, V = run.violators(step, largest_violation, r)  #     V = violators(D, SV)
         yield SV, V
         tau /= 2
         A = sorted_union(A, run.scan.near_margin(tau))        #     A = A + {rows: y f < 1 + tau}
     if solution is None or machine is not solution:
-        run.scan.make_step(step_to(run, solution)[0])
+        run.scan.make_step(run.scan.step_to(solution))
     yield from train_certified(run, r, no_step if solution is not None else start)
 # fmt: on
 

@@ -329,6 +329,7 @@ class RunningValues:
     coefficients: of the support vectors
     task: with the tube last found
     b: the offset last found
+    settled: u is that of the coefficients; False while these change, and if that was broken off
     slack: `Task.absolute_sum` less sum |beta| of nu-SVR
     windows: where the next scan expects the offset of each group of the task
     max_violation: rise less fall of the maximal violating pair in the last scan; before the first
@@ -340,6 +341,7 @@ class RunningValues:
     """
 
     only_gap: float | None = None
+    settled = True
 
     def __init__(
         self,
@@ -485,16 +487,17 @@ class RunningValues:
         added: see ShardValues and RunningValues; without `added` the errors of u are unknown.
         """
         rows, beta = coefficients.rows, coefficients.beta
-        self.coefficients = coefficients
+        self.coefficients, self.settled = coefficients, False
         X, set_all = self.rows(rows).X, _set_all(rows, beta)
         if u is None:
             self.values.restart(set_all)
             self.advance(X, beta, fresh=True)
-            return
-        known = partial(ShardValues.set_values, u=u, absolute=absolute)
-        self.values.restart(set_all, known)
-        self.exact = values_of(self.kernel_layout.in_float64, X, beta, self.audit.X)
-        self.added = added or Added(1, len(rows), math.inf)
+        else:
+            known = partial(ShardValues.set_values, u=u, absolute=absolute)
+            self.values.restart(set_all, known)
+            self.exact = values_of(self.kernel_layout.in_float64, X, beta, self.audit.X)
+            self.added = added or Added(1, len(rows), math.inf)
+        self.settled = True
 
     def refine(self) -> bool:
         """Continue in float64; return False if all sums are float64 already."""

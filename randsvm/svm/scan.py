@@ -108,13 +108,11 @@ class Scan(RunningValues):
     """Scans of D for one problem.
 
     latest: the result of the last scan, and its tolerance; None: a step followed it
-    settled: u is that of the coefficients; False while a step is made, and if it was broken off
     samples: the number of evaluations that drew rows, or computed all of them, in float64
     """
 
     samples = 0
     latest: tuple[KernelSolution, Violators, float] | None = None
-    settled: bool = True
     _sizes_of: tuple[np.ndarray | None, RowSizes] | None = None
 
     def after(
@@ -390,15 +388,21 @@ class Scan(RunningValues):
         task = task.with_slack(task.absolute_sum_slack(beta))
         return change_of_dual(task, y, beta, solution.weights, offset)
 
+    def step_to(self, solution: KernelSolution | None) -> Step:
+        """Return the step from the current coefficients to a solution; None: to coefficients 0."""
+        now, then = self.coefficients, Coefficients()
+        if solution is not None:
+            then = Coefficients(solution.rows, solution.beta)
+        rows = sorted_union(now.rows, then.rows)
+        reduced = solution if isinstance(solution, ReducedMachine) else None
+        return Step(replace(self.rows(rows), beta=now.of(rows)), then.of(rows), reduced=reduced)
+
     def return_to(self, solution: KernelSolution) -> None:
         """Make the coefficients those of an earlier solution, and advance u."""
         now = self.coefficients
         is_same = now.rows is solution.rows and now.beta is solution.beta
         if not (is_same and self.settled):
-            rows = sorted_union(now.rows, solution.rows)
-            beta = Coefficients(solution.rows, solution.beta).of(rows)
-            reduced = solution if isinstance(solution, ReducedMachine) else None
-            self.make_step(Step(self.points(rows), beta, reduced=reduced))
+            self.make_step(self.step_to(solution))
 
     def completed(self, SV: KernelSolution) -> KernelSolution:
         """Return the solution with the rows of its support vectors."""
