@@ -118,7 +118,7 @@ def rounds_of_whole(
         left -= step.iterations
 
 
-def no_step(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+def unchanged(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
     """Return a step that changes no coefficient, and an empty working set.
 
     As a `Start` it continues from the current coefficients of the scan.
@@ -128,9 +128,9 @@ def no_step(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
 
 
 def in_float64(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-    """Return what `no_step` returns, after u is computed in float64."""
+    """Return what `unchanged` returns, after u is computed in float64."""
     scan.refine()
-    return no_step(scan, r)
+    return unchanged(scan, r)
 
 
 def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:

@@ -29,7 +29,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Decomposition, Scans, Start, no_step
+from randsvm.algorithms.decomposition import Decomposition, Scans, Start, unchanged
 from randsvm.arrays import sorted_union
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
@@ -158,7 +158,7 @@ def starting_from(whole_scan: Scan, solution: KernelSolution, A: np.ndarray) -> 
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         scan.continue_from(Coefficients(rows, solution.beta), u)
-        return no_step(scan, r)[0], W
+        return unchanged(scan, r)[0], W
 
     return start
 
@@ -250,13 +250,13 @@ def train_on_inner_set(
         A = sorted_union(A, run.scan.near_margin(tau))        #     A = A + {rows: y f < 1 + tau}
     if solution is None or machine is not solution:
         run.scan.make_step(run.scan.step_to(solution))
-    yield from train_certified(run, r, no_step if solution is not None else start)
+    yield from train_certified(run, r, unchanged if solution is not None else start)
 # fmt: on
 
 
 def _random_subset(V: Violators, size: int, SV: KernelSolution) -> np.ndarray:
     """Return row numbers of a random subset of V without SV; uniform_sample has shuffled V."""
-    sides = [(group.rising.violators.rows, group.falling.violators.rows) for group in V.groups]
+    sides = [(group.rising.chosen.rows, group.falling.chosen.rows) for group in V.groups]
     return select([interleaved(*rows) for rows in zip(*sides, strict=True)], size, SV.rows)
 
 

@@ -179,7 +179,7 @@ class Basis:
         number, blocks, size = values.basis_values
         if number == self.number:
             return blocks
-        values.budget.reserve(-size)
+        values.budget.release(size)
         size = 8 * len(values) * (self.X.shape[0] + 1)
         keeps = values.budget.reserve(size)
         # A pass that ends early, as by a time limit, leaves no values.

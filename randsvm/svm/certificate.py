@@ -55,9 +55,8 @@ class ResidualQuery:
     """Ask for sums of residuals, one entry for each shard.
 
     error: the bounds of the errors of u of all rows. total: B of SumError, the sum of |beta| added.
-    primal_only: of a
-    machine that has P and no D; the residuals are then the losses. scaled: the part by which the
-    model as written changes b.
+    primal_only: of a machine that has P and no D; the residuals are then the losses. rescaling: the
+    part by which the model as written changes all coefficients and b.
     """
 
     task: Task
@@ -65,7 +64,7 @@ class ResidualQuery:
     error: SumError
     total: float
     primal_only: bool = False
-    scaled: float = 0.0
+    rescaling: float = 0.0
 
     def __call__(self, values: ShardValues) -> Sums:
         computed, most, error = self.bounds(values)
@@ -96,7 +95,7 @@ class ResidualQuery:
         """Return the `bounds` of some rows. u, error : (k,), their u and its error."""
         task, y, weights = self.task, values.y[rows], values.weights
         width = task.epsilon + task.tube
-        error = offset_error(error, y, u, self.b, width) + self.scaled * abs(self.b)
+        error = offset_error(error, y, u, self.b, width) + self.rescaling * abs(self.b)
         lower, upper = task.box(y, None if weights is None else weights[rows])
         beta = np.zeros(len(y)) if self.primal_only else values.beta[rows]
         # Mirrored where beta < 0, so that beta >= 0.
@@ -177,15 +176,15 @@ class Sharpened:
             return -self.q * np.log1p(-np.minimum(d / w, 1.0))
 
 
-def sum_error_of(layout: Layout, sizes: RowSizes, added: Added, scaled: float = 0.0) -> SumError:
+def sum_error_of(layout: Layout, sizes: RowSizes, added: Added, rescaling: float = 0.0) -> SumError:
     """Return the bound of the errors of sums in a layout.
 
-    scaled: the part by which the model as written changes coefficients.
+    rescaling: see ResidualQuery.
     """
     norm, terms, size = sizes
     error = layout_error(layout, terms=terms, norm=norm, centres=added.centres, size=size)
     # Each pass adds a sum to u.
-    adding = SPARE * (accumulated(3 * added.passes) + scaled)
+    adding = SPARE * (accumulated(3 * added.passes) + rescaling)
     if layout.kernel.name == "rbf":
         return error._replace(relative=error.relative + adding)
     return error._replace(uniform=error.uniform + adding * largest_value(layout, norm))

@@ -41,7 +41,7 @@ AUDIT_ROWS, AUDIT_NONZEROS, MIN_AUDIT_ROWS = 512, 1 << 16, 128
 # to MAX_ERROR_OF_VIOLATION times the largest violation, but not by more than MAX_TOLERANCES
 # times the tolerance.
 MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_TOLERANCES = 1 / 4, 1 / 100, 2
-# See _least_objective.
+# See _floor.
 ONE_CLASS_ZERO_SHARE = 0.01
 
 
@@ -60,6 +60,10 @@ class MemoryBudget:
             fits = size <= self.left
             self.left -= size if fits else 0
             return fits
+
+    def release(self, size: int) -> None:
+        with self.lock:
+            self.left += size
 
     def __reduce__(self) -> tuple[type[MemoryBudget], tuple[int]]:
         return MemoryBudget, (self.left,)
@@ -169,7 +173,7 @@ class ShardValues:
             return
         with np.errstate(over="ignore", invalid="ignore"):
             if self._kept is not None and self._kept[0].dtype is not expansion.layout.dtype:
-                self.budget.reserve(-self._kept[2])
+                self.budget.release(self._kept[2])
                 self._kept = None
             expansion.add(u, self._rows(expansion.layout) if self._kept is None else self._kept[1])
 
@@ -315,7 +319,7 @@ class RunningValues:
 
     values: u and beta of each shard, in the process that holds the shard
     audit: random rows whose u is compared with float64 sums
-    least_objective: see Certificate
+    floor: see Certificate
     weights : (n,) float64, None: all are 1
     total_weight: the sum of the weights
     only_gap: the gap that is asked for if this is the only problem of a training; None: it is one
@@ -357,7 +361,7 @@ class RunningValues:
         # Rows of weight 0 are held out: their coefficients stay 0, but they have a u.
         held_out = 0 if self.weights is None else int(np.count_nonzero(self.weights == 0))
         self.training_rows = D.n - held_out
-        self.least_objective = _least_objective(D, problem, Kernel.of(problem))
+        self.floor = _floor(D, problem, Kernel.of(problem))
         self.task, self.b, self.slack = task_of(problem), 0.0, 0.0
         self.windows = tuple(Window() for _ in self.task.groups)
         self.coefficients, self.added = Coefficients(), NOTHING_ADDED
@@ -533,7 +537,7 @@ def audit_rows(D: Dataset) -> int:
     return min(max(AUDIT_NONZEROS * D.n // max(D.nnz, 1), MIN_AUDIT_ROWS), AUDIT_ROWS, D.n)
 
 
-def _least_objective(D: Dataset, problem: Problem, kernel: Kernel) -> float:
+def _floor(D: Dataset, problem: Problem, kernel: Kernel) -> float:
     """Return the size below which an objective counts as 0; a gap relative to 0 is never reached.
 
     The optimum of one-class is 0 where the origin lies among the rows. The bound is a share of the

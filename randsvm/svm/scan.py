@@ -186,9 +186,7 @@ class Scan(RunningValues):
             candidates = [self._with_both_sides(one_sum, found.candidates)]
         self.task, self.b, self.slack, self.windows = task, b, slack, tuple(windows)
         certified = self.problem.positive_semidefinite
-        certificate = Certificate(
-            norm / 2 + primal, linear - norm / 2, certified, self.least_objective
-        )
+        certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified, self.floor)
         rows = self.coefficients.rows
         weights = None if self.weights is None else self.weights[rows]
         SV_ = KernelSolution(
@@ -282,20 +280,20 @@ class Scan(RunningValues):
     def _query(self, solution: KernelSolution) -> ResidualQuery:
         """Return the query for the residuals of the current coefficients."""
         added, layout = self.added, self.kernel_layout
-        error = sum_error_of(layout, self._sizes(layout), added, self._scaled)
+        error = sum_error_of(layout, self._sizes(layout), added, self._rescaling)
         return ResidualQuery(
             self._task_of_primal,
             self.b,
             error,
             added.total,
             not solution.within_bounds,
-            self._scaled,
+            self._rescaling,
         )
 
     @property
-    def _scaled(self) -> float:
-        """The part by which the model as written changes all coefficients: those of nu-SVC are
-        scaled to the prescribed absolute sum."""
+    def _rescaling(self) -> float:
+        """The part by which the model as written changes all coefficients and b: those of nu-SVC
+        are scaled to the prescribed absolute sum."""
         size = self.task.absolute_sum
         if self.problem.task != "nu-svc" or not size:
             return 0.0
@@ -311,7 +309,7 @@ class Scan(RunningValues):
         """Return the query with u in float64; q: see Sharpened."""
         layout, beta = self.kernel_layout.in_float64, solution.beta
         X, added = self.rows(solution.rows).X, NOTHING_ADDED.after(beta)
-        error = sum_error_of(layout, self._sizes(layout), added, self._scaled)
+        error = sum_error_of(layout, self._sizes(layout), added, self._rescaling)
         self.samples += 1
         draw = Draw(self.seed, EVALUATION_DRAW + self.samples)
         expansion = Expansion(layout, X, np.column_stack([beta, np.abs(beta)]))
@@ -341,7 +339,7 @@ class Scan(RunningValues):
         # Coefficients, b and C are decimal numbers: each term of P changes by that part.
         terms = abs(b) + task.epsilon + abs(task.tube)
         terms *= 2 * float(np.abs(self.coefficients.beta).sum())
-        written = 2 * (WRITTEN * FLOAT64 + query.scaled) * (terms + linear_size + u_size + most)
+        written = 2 * (WRITTEN * FLOAT64 + query.rescaling) * (terms + linear_size + u_size + most)
         opened = most - residuals + rounding + written
         # A reduced machine has losses in place of residuals, and no D.
         beta = np.empty(0) if query.primal_only else solution.beta
@@ -417,13 +415,13 @@ class Scan(RunningValues):
     def _with_both_sides(self, group: Task, found: Candidates) -> Candidates:
         """Return the candidates, with the steepest rows of a side that has few violators: if
         coefficients of one side rise, others of the other side have to fall."""
-        rising, falling = len(found.rising.violators.rows), len(found.falling.violators.rows)
+        rising, falling = len(found.rising.chosen.rows), len(found.falling.chosen.rows)
         most = max(rising, falling)
         if min(rising, falling) >= BALANCED_SHARE * most:
             return found
         name = "rising" if rising < falling else "falling"
         steepest = partial(most_violating, task=group, rise=rising < falling, keep=most)
-        side = replace(getattr(found, name), violators=self.ask(steepest))
+        side = replace(getattr(found, name), chosen=self.ask(steepest))
         return replace(found, **{name: side})
 
 

@@ -113,7 +113,7 @@ class Certificate:
 
     primal: P. dual: D; -inf if it is unknown. certified: False if the kernel is not positive
     semidefinite; P and D are not bounds then. floor: objectives below it count as 0 in the gap, see
-    _least_objective in running_values.py. primal_error, dual_error: bounds of the rounding of P and
+    _floor in running_values.py. primal_error, dual_error: bounds of the rounding of P and
     D; 0 for running values, which are not proven. distance: a bound of P - D where both are of the
     same coefficients, since most rounding cancels; None: it follows from P and D. sampled: whether
     the bounds follow from a sample of the rows.

@@ -64,7 +64,7 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     """Solve the SVM over the rows of W; all other coefficients stay fixed.
 
     b: the offset of the solution so far; None: there is no solution yet.
-    frozen: whether coefficients outside of W may differ from 0. If not, LIBSVM solves more than
+    frozen: whether there are frozen support vectors, outside of W. If not, LIBSVM solves more than
         MAX_GRAM_ROWS rows from 0 with its own kernel, if it has that kernel.
     """
     problem, began = scan.problem, time.perf_counter()

@@ -21,21 +21,21 @@ from randsvm.data.shard_executor import Shard
 class Side:
     """The rows of a group whose coefficients may rise, or those whose coefficients may fall.
 
-    violators: in the collector's order, and the number of all; if the other side has more, its
-    steepest rows in their place, violators or not. steepest: the row with the steepest slope,
-    violator or not; empty if no coefficient may move to this side.
+    chosen: the violators that the collector keeps, in its order, with the number of all; or, if the
+    other side has far more, the steepest rows, violators or not. steepest: the row with the
+    steepest slope, violator or not; empty if no coefficient may move to this side.
     """
 
-    violators: SmallestKeys
+    chosen: SmallestKeys
     steepest: SmallestKeys
 
     def __add__(self, other: Side) -> Side:
-        return Side(self.violators + other.violators, self.steepest + other.steepest)
+        return Side(self.chosen + other.chosen, self.steepest + other.steepest)
 
     @property
     def rows(self) -> np.ndarray:
         """Return the row numbers, (m,) int64, the steepest first."""
-        return _once(np.concatenate([self.steepest.rows, self.violators.rows]))
+        return _once(np.concatenate([self.steepest.rows, self.chosen.rows]))
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from randsvm.algorithms.decomposition import (
     Scans,
     Start,
     in_float64,
-    no_step,
     osuna,
     rounds_of_whole,
+    unchanged,
 )
 from randsvm.algorithms.randsvm import inner_set_pays
 from randsvm.arrays import distinct
@@ -769,7 +769,7 @@ class Rounds:
             factor = POSTPONED_FACTOR if self.postpones else TARGET_FACTOR
             self.gap_target = max(self.gap_target * factor, lower)
         self.continuations += gap < inf
-        self.start, self.begins_on_inner_set = (in_float64 if refines else no_step), False
+        self.start, self.begins_on_inner_set = (in_float64 if refines else unchanged), False
         so_far, self.before = self.record, found
         self.record = Record(so_far.rounds, so_far.scan_seconds)
         self.record.take(found.SV, found.certificate)

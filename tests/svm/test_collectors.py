@@ -50,7 +50,7 @@ def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed
             rows = start + np.flatnonzero(slope[start:stop] > level)
             rows = np.concatenate([[start + np.argmax(slope[start:stop])], rows])
             sides.append(side_of(collector, Shard(0, start, stop), rows, slope[rows], level))
-        return Candidates(sum(side.violators.count for side in sides), *sides)
+        return Candidates(sum(side.chosen.count for side in sides), *sides)
 
     parts, merges = grouping
     found = [of(start, stop) for start, stop in parts]

@@ -248,7 +248,7 @@ def test_the_gap_of_one_class_is_relative_to_the_mean_of_all_rows(tmp_path, kern
     X = oracle.as_float32(X * np.linspace(0, 5, 1500)[:, None])
     with case(oracle.write_svmlight(tmp_path / "data", y, X), y, X, of) as one:
         mean = one.K.diagonal().mean()
-        assert one.scan.least_objective == pytest.approx(0.005 * 0.3**2 * 1500 * mean)
+        assert one.scan.floor == pytest.approx(0.005 * 0.3**2 * 1500 * mean)
 
 
 # ---- samples of rows ---------------------------------------------------------------------------
