@@ -13,7 +13,7 @@ import numpy as np
 
 from randsvm.arrays import philox_words
 
-# The numbers of the draws of a run. Number 0 of seed 0: the samples of sgd. From 1 on: the rounds.
+# The numbers of the draws of a run. Number 0: the samples of sgd. From 1 on: the rounds.
 # The candidates for the basis of --reduce.
 CANDIDATES_DRAW = 2**62 - 1
 # From here on: the bases of --reduce, and the splits of working sets into blocks. They may share
