@@ -120,8 +120,10 @@ def train(
     own_format = {"format": "parquet"} if is_frame(data) else {}
     values = _values({**own_format, **options}, groups)
     params: Any
-    own: list[Any]
-    params, *own = [make_parameters(one, values) for one in groups if one is not StopParams]
+    algorithm_params: list[Any]
+    params, *algorithm_params = [
+        make_parameters(one, values) for one in groups if one is not StopParams
+    ]
     job = Job(
         stop=make_parameters(StopParams, values) if StopParams in groups else StopParams(),
         limits=make_parameters(Limits, values),
@@ -152,7 +154,7 @@ def train(
         else:
             from randsvm.training.kernel_machine import KernelTrainer
 
-            trainer = KernelTrainer(algorithm, job, *own)
+            trainer = KernelTrainer(algorithm, job, *algorithm_params)
         trained, outcome = run.train(trainer, source, target, params, watch)
     classes: Any = None
     if isinstance(source, Arrays) and not trained.is_one_class:

@@ -19,7 +19,7 @@ from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws
 from randsvm.svm.projection import clipped, with_sums_by_violation
 from randsvm.svm.running_values import SavedSolution
-from randsvm.svm.scan import Scan, Violators
+from randsvm.svm.scan import Scan, ScanResult
 from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import solve_whole, svmlearn
 from randsvm.svm.subproblem_qp import solve
@@ -35,7 +35,7 @@ from randsvm.svm.working_set import (
 )
 
 # The solutions SV of an algorithm and their violators V, one pair after each scan.
-Scans = Generator[tuple[KernelSolution, Violators], None, None]
+Scans = Generator[tuple[KernelSolution, ScanResult], None, None]
 # Returns the first step for working sets of r rows, and the working set that it belongs to.
 Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
 
@@ -76,7 +76,7 @@ class Decomposition:
         chosen = scan.points(rows)
         return Step(replace(chosen, beta=np.zeros(len(rows))), beta[rows]), S
 
-    def violators(self, step: Step, order: Order, r: int) -> tuple[KernelSolution, Violators]:
+    def violators(self, step: Step, order: Order, r: int) -> tuple[KernelSolution, ScanResult]:
         """Make the step, scan D, and return the solution SV with its violators V.
         order: which r candidates of each side V holds."""
         return self.scan.after(step, Collector(r, self.rng.next(), order), self.tolerance())

@@ -37,7 +37,7 @@ from randsvm.kernels.expansion import Expansion
 from randsvm.parameters.svm import Problem
 from randsvm.svm.blocks import Blocks
 from randsvm.svm.running_values import Coefficients
-from randsvm.svm.scan import Scan, Violators
+from randsvm.svm.scan import Scan, ScanResult
 from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import (
@@ -254,7 +254,7 @@ def train_on_inner_set(
 # fmt: on
 
 
-def _random_subset(V: Violators, size: int, SV: KernelSolution) -> np.ndarray:
+def _random_subset(V: ScanResult, size: int, SV: KernelSolution) -> np.ndarray:
     """Return row numbers of a random subset of V without SV; uniform_sample has shuffled V."""
     sides = [(group.rising.chosen.rows, group.falling.chosen.rows) for group in V.groups]
     return select([interleaved(*rows) for rows in zip(*sides, strict=True)], size, SV.rows)
@@ -264,7 +264,7 @@ def _order(W: WorkingSet) -> Order:
     return largest_violation if W.pairs else uniform_sample
 
 
-def _are_many(V: Violators, SV: KernelSolution) -> bool:
+def _are_many(V: ScanResult, SV: KernelSolution) -> bool:
     """Return whether violators are many enough to be drawn at random."""
     mostly_bounded = SV.bounded_count >= MOSTLY_BOUNDED * len(SV)
     limit = VIOLATORS_PER_BOUNDED_SV if mostly_bounded else VIOLATORS_PER_SV

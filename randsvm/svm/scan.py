@@ -73,7 +73,7 @@ MEASURABLE_CHANGES = 256
 
 
 @dataclass(frozen=True)
-class Violators:
+class ScanResult:
     """V: candidates for the next working set, the number of all violators, and the certificate.
 
     groups: the candidates of each group of the task, the one with the steepest pair first: a
@@ -112,12 +112,12 @@ class Scan(RunningValues):
     """
 
     samples = 0
-    latest: tuple[KernelSolution, Violators, float] | None = None
+    latest: tuple[KernelSolution, ScanResult, float] | None = None
     _sizes_of: tuple[np.ndarray | None, RowSizes] | None = None
 
     def after(
         self, step: Step, collector: Collector, tolerance: float | None = None
-    ) -> tuple[KernelSolution, Violators]:
+    ) -> tuple[KernelSolution, ScanResult]:
         """Make the step, scan D, and return the solution with its b, and V.
 
         u advances by the coefficients that change, or is computed from scratch if that is cheaper.
@@ -158,7 +158,7 @@ class Scan(RunningValues):
 
     def find_violators(
         self, collector: Collector, tolerance: float | None = None
-    ) -> tuple[KernelSolution, Violators]:
+    ) -> tuple[KernelSolution, ScanResult]:
         """Return the current solution and V, without a step."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
         task = self.task
@@ -196,7 +196,7 @@ class Scan(RunningValues):
             SV_ = replace(self.reduced, b=b, tube=task.tube, norm=norm)
             certificate = replace(certificate, dual=-math.inf)
         groups = sorted(candidates, key=lambda group: -group.max_violation)
-        violators = Violators(tuple(groups), certificate)
+        violators = ScanResult(tuple(groups), certificate)
         self.max_violation = violators.max_violation
         self.latest = SV_, violators, tolerance
         return SV_, violators
@@ -213,7 +213,7 @@ class Scan(RunningValues):
 
     def evaluations(
         self, solution: KernelSolution, gap: float | None = None, most: float = math.inf
-    ) -> Iterator[tuple[KernelSolution, Violators]]:
+    ) -> Iterator[tuple[KernelSolution, ScanResult]]:
         """Yield the solution with the b of least P, and V with a proven certificate.
 
         Its bounds are those of the running values. A second certificate follows if these bounds are
@@ -252,7 +252,7 @@ class Scan(RunningValues):
         best = min(proven, sharp, key=lambda one: (one.gap, one.primal + one.primal_error))
         yield solution, replace(V, certificate=best)
 
-    def examine(self, solution: KernelSolution) -> tuple[KernelSolution, Violators]:
+    def examine(self, solution: KernelSolution) -> tuple[KernelSolution, ScanResult]:
         """Return the solution with the b of least P, and V, by running values."""
         if self.latest is not None:
             found, V, tolerance = self.latest

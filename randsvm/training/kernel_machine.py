@@ -155,10 +155,10 @@ class KernelTrainer(Trainer[KernelParams]):
     old: OldModel | None = None
     not_psd: str | None = None
 
-    def __init__(self, name: str, job: Job, own: RandsvmParams | OsunaParams) -> None:
-        """own: the options of the algorithm."""
+    def __init__(self, name: str, job: Job, algorithm_params: RandsvmParams | OsunaParams) -> None:
+        """algorithm_params: the options of the algorithm alone."""
         super().__init__(name, job)
-        self.own = own
+        self.algorithm_params = algorithm_params
         self._notices: list[str] = []
 
     def prepared(self, params: KernelParams) -> KernelParams:
@@ -176,7 +176,9 @@ class KernelTrainer(Trainer[KernelParams]):
         if params.kernel == "precomputed":
             _check_precomputed(job)
         # If the user bounds k, that bound ends the run instead of a gap.
-        bounded = isinstance(self.own, RandsvmParams) and bool(self.own.support_bound_flags)
+        bounded = isinstance(self.algorithm_params, RandsvmParams) and bool(
+            self.algorithm_params.support_bound_flags
+        )
         bounded = bounded and params.task != "one-class"
         stop = job.stop.resolved(params, bounded, job.limits.require_gap)
         self.job = replace(job, stop=stop)
@@ -257,7 +259,7 @@ class KernelTrainer(Trainer[KernelParams]):
     def algorithm_for(self, n: int, problem: Problem) -> Algorithm:
         """Return the algorithm for a problem of n rows like those of D."""
         nonzeros = self.D.nnz / max(self.D.n, 1)
-        return Algorithm(self.name, self.own, self.job.stop, n, nonzeros, problem)
+        return Algorithm(self.name, self.algorithm_params, self.job.stop, n, nonzeros, problem)
 
     def decision(self, D: Dataset, params: KernelParams, clock: Clock) -> Decision:
         """Return f of the subtasks' solutions, without a closing evaluation."""

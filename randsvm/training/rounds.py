@@ -31,7 +31,7 @@ from randsvm.parameters.option import command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.svm import Problem
 from randsvm.svm.libsvm import remedy
-from randsvm.svm.scan import Scan, Violators, least_norm
+from randsvm.svm.scan import Scan, ScanResult, least_norm
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.svm.subproblem import memory_of
 from randsvm.svm.whole import FLOAT64_ROWS, WholeScan
@@ -114,7 +114,7 @@ class Record:
         if certificate.primal <= self.primal or not certificate.certified:
             self.solution, self.primal = SV, certificate.primal
 
-    def add(self, SV: KernelSolution, V: Violators) -> None:
+    def add(self, SV: KernelSolution, V: ScanResult) -> None:
         """Take a round into account."""
         before = self.dual
         self.rounds += 1
@@ -231,13 +231,13 @@ FORMULA_FOR_K = (
 class Algorithm:
     """An algorithm with its options, for n rows of a problem.
 
-    own: the options of the algorithm alone
+    params: the options of the algorithm alone
     stop: the conditions that end the rounds
     nonzeros: the mean number of nonzeros of a row
     """
 
     name: str
-    own: RandsvmParams | OsunaParams
+    params: RandsvmParams | OsunaParams
     stop: StopParams
     n: int
     nonzeros: float
@@ -251,14 +251,14 @@ class Algorithm:
         cannot have the coefficient 0 in all rows outside of the working set. A precomputed kernel
         that may be indefinite would take k^2 values of memory, unless the user chose k or no gap.
         """
-        own, problem = self.own, self.problem
-        if not isinstance(own, RandsvmParams) or self.stop.wanted_gap is not None:
+        params, problem = self.params, self.problem
+        if not isinstance(params, RandsvmParams) or self.stop.wanted_gap is not None:
             return None
         left_open = (
-            problem.may_be_indefinite and self.stop.gap is None and not own.support_bound_flags
+            problem.may_be_indefinite and self.stop.gap is None and not params.support_bound_flags
         )
         sums = problem.coefficient_sum or problem.absolute_sum
-        return None if sums or left_open else own.resolved(self.n)
+        return None if sums or left_open else params.resolved(self.n)
 
     @cached_property
     def r(self) -> int:
@@ -270,11 +270,11 @@ class Algorithm:
         if self.as_published is not None:
             assert self.as_published.sample_size
             return self.as_published.sample_size
-        n, problem, own = self.n, self.problem, self.own
-        if isinstance(own, RandsvmParams):
-            option, rows = "--sample-size", own.sample_size
+        n, problem, params = self.n, self.problem, self.params
+        if isinstance(params, RandsvmParams):
+            option, rows = "--sample-size", params.sample_size
         else:
-            option, rows = "--working-set", own.working_set
+            option, rows = "--working-set", params.working_set
         if rows is None:
             # A regression has two variables a row.
             variables = 2 if problem.prediction_type == "svr" else 1
@@ -290,7 +290,7 @@ class Algorithm:
     def uses_inner_set(self) -> bool:
         """Whether rounds begin on an inner set. --max-iterations counts rounds over all rows."""
         return (
-            isinstance(self.own, RandsvmParams)
+            isinstance(self.params, RandsvmParams)
             and self.as_published is None
             and self.stop.max_iterations is None
             and inner_set_pays(self.n, self.problem)
@@ -298,9 +298,9 @@ class Algorithm:
 
     def rounds(self, run: Decomposition, start: Start | None) -> Scans:
         """Return the rounds over all rows, from a start."""
-        if isinstance(self.own, OsunaParams):
+        if isinstance(self.params, OsunaParams):
             order = file_order if self.name == "osuna" else largest_violation
-            return osuna(run, self.r, self.own.swap, order, start)
+            return osuna(run, self.r, self.params.swap, order, start)
         if self.as_published is not None:
             return randsvm.randsvm_1(run, self.r, start)
         return randsvm.train_certified(run, min(self.r, self.n), start)
@@ -311,20 +311,20 @@ class Algorithm:
         if self.as_published is not None:
             # -k says by itself that no gap ends the run.
             return command_line(self.as_published, replace(self.stop, gap=None))
-        own = self.own
-        if isinstance(own, RandsvmParams):
-            own = own.without_support_bound
-        return command_line(own, self.stop)
+        params = self.params
+        if isinstance(params, RandsvmParams):
+            params = params.without_support_bound
+        return command_line(params, self.stop)
 
     @property
     def notices(self) -> list[str]:
         """The messages for the user about its options."""
-        if not isinstance(self.own, RandsvmParams):
+        if not isinstance(self.params, RandsvmParams):
             return []
         if self.as_published is not None:
-            formula = self.own.support_bound is None and self.problem.kernel != "rbf"
+            formula = self.params.support_bound is None and self.problem.kernel != "rbf"
             return [FORMULA_FOR_K] if formula else []
-        unused = " ".join(self.own.support_bound_flags)
+        unused = " ".join(self.params.support_bound_flags)
         rule = "no violators" if self.stop.wanted_gap is None else "--gap"
         return [f"{rule} decides when to end: {unused} not used"] if unused else []
 
@@ -529,7 +529,7 @@ class Rounds:
             least_norm=self.least_norm,
         )
 
-    def _report(self, SV: KernelSolution, V: Violators) -> None:
+    def _report(self, SV: KernelSolution, V: ScanResult) -> None:
         """Record and report a round."""
         record = self.record
         record.add(SV, V)
