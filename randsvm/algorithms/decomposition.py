@@ -147,7 +147,7 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
     return solve(K, h, lower, upper, sums, np.zeros(m)).beta
 
 
-def start_from(solution: SavedSolution) -> Start:
+def start_of_fold(solution: SavedSolution) -> Start:
     """Return the start of a fold, or of another C, from a solution for all rows of a subtask.
 
     The coefficients of rows that the fold holds out, of weight 0, become 0, and other rows take

@@ -142,7 +142,7 @@ def _error_of_mean(run: Decomposition, machines: list[KernelSolution]) -> float:
     return float(np.sqrt(np.square((one - other)[nearest]).mean())) / 2
 
 
-def starting_from(whole_scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:
+def start_on_inner_set(whole_scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:
     """Return what starts a run over the rows A of D, ascending, from a solution.
 
     If `whole_scan`, a scan of D, holds this solution, u of A is copied from it; else u is computed.
@@ -241,7 +241,7 @@ def train_on_inner_set(
     tau = ERRORS * error
     A = run.scan.near_margin(tau)                             # A = {rows with y f0 < 1 + tau}
     while len(A) <= MAX_PART * run.scan.D.n:
-        start = starting_from(run.scan, solution, A) if solution is not None else None
+        start = start_on_inner_set(run.scan, solution, A) if solution is not None else None
         solution, machine = solve_part(A, start)              # SV = train_certified(A, r)
         step = run.scan.step_to(machine)
         SV, V = run.violators(step, largest_violation, r)  #     V = violators(D, SV)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Start, start_from
+from randsvm.algorithms.decomposition import Start, start_of_fold
 from randsvm.arrays import distinct, median
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted
@@ -352,20 +352,20 @@ class KernelTrainer(Trainer[KernelParams]):
             if subtasks.lacks_side(number):
                 yield subtasks.constant_solution(number)[0], None
                 continue
-            task, saved = subtasks[number], start[number] if start else None
+            subtask, saved = subtasks[number], start[number] if start else None
             rounds = Rounds(
-                task,
-                self.algorithm_for(task.D.n, task.problem),
+                subtask,
+                self.algorithm_for(subtask.D.n, subtask.problem),
                 self.job,
-                None if saved is None else start_from(saved),
+                None if saved is None else start_of_fold(saved),
                 clock,
                 clock.share(1 / (len(subtasks) - number)),
                 memory_sharers=subtasks.memory_sharers,
             )
             try:
-                SV = rounds.reduced(rounds.solve(clock.end - RESERVED_SECONDS)).SV
+                SV = rounds.with_reduction(rounds.solve(clock.end - RESERVED_SECONDS)).SV
                 rounds.scan.return_to(SV)
-                yield task.in_whole(rounds.scan.completed(SV)), rounds.scan.saved_solution
+                yield subtask.in_whole(rounds.scan.completed(SV)), rounds.scan.saved_solution
             finally:
                 rounds.scan.forget()
 
@@ -378,7 +378,7 @@ class KernelTrainer(Trainer[KernelParams]):
         part.job = replace(part.job, stop=replace(stop, reduce=None))
         return part
 
-    def start(self, params: KernelParams, clock: Clock, until: float) -> KernelTrainingRun:
+    def new_run(self, params: KernelParams, clock: Clock, until: float) -> KernelTrainingRun:
         subtasks, largest = self._largest(params)
         together = subtasks.side_by_side(largest.solve_bytes(subtasks))
         start_of = None if self.old is None else self.old.starts(subtasks, params.cost)
@@ -447,9 +447,9 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         # Without any solution there is no model: the first subtask may use all the time.
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
         try:
-            found = rounds.evaluated(rounds.solve(latest))
+            found = rounds.with_evaluation(rounds.solve(latest))
             while rounds.continues(found):
-                found = rounds.evaluated(rounds.solve(latest))
+                found = rounds.with_evaluation(rounds.solve(latest))
             self.solved[number] = rounds.in_whole(self._completed(rounds, found))
             self.earlier_rounds += found.rounds
         except TimeLimitError:
@@ -464,15 +464,15 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             del self.under_way[number]
             rounds.scan.forget()
 
-    def _rounds(self, number: int, task: Subtask, clock: Clock) -> Rounds:
+    def _rounds(self, number: int, subtask: Subtask, clock: Clock) -> Rounds:
         """Return the rounds of a subtask, which has its share of the time left."""
         trainer, subtasks = self.trainer, self.subtasks
         left = len(subtasks) - len(self.solved)
         return Rounds(
-            task,
-            trainer.algorithm_for(task.D.n, task.problem),
+            subtask,
+            trainer.algorithm_for(subtask.D.n, subtask.problem),
             trainer.job,
-            None if self.start_of is None else self.start_of(number, task),
+            None if self.start_of is None else self.start_of(number, subtask),
             clock,
             self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.end),
             self.earlier_rounds,
@@ -486,7 +486,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         # A time limit may have interrupted float64 sums.
         if rounds.scan.settled:
             found = replace(found, poor_fit=poor_fit_reason(rounds.scan, found.SV))
-        return rounds.reduced(found)
+        return rounds.with_reduction(found)
 
     def complete(self) -> None:
         self.subtasks.close()

@@ -107,7 +107,7 @@ class LinearTrainer(Trainer[SgdParams]):
         run.train()
         return run.linear.decision
 
-    def start(self, params: SgdParams, clock: Clock, until: float) -> LinearTrainingRun:
+    def new_run(self, params: SgdParams, clock: Clock, until: float) -> LinearTrainingRun:
         run = LinearTrainingRun(self, self.D, params, clock, until)
         if (
             run.share_of_means > FAR_FROM_ZERO
@@ -260,7 +260,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         elif found.steps == most:
             self.stopped = Stopped(StopReason.ITERATION_LIMIT)
         else:
-            self.stopped = Stopped(StopReason.PRECISION_LIMIT)
+            self.stopped = Stopped(StopReason.GAP_NOT_PROVEN)
 
     @property
     def has_model(self) -> bool:

@@ -100,9 +100,12 @@ class Record:
         return Certificate(primal, self.dual, self.last.certified, self.last.floor)
 
     @property
-    def gap(self) -> float:
+    def gap_of_last(self) -> float:
         """The gap between P of the last solution and the highest D of any round; nan for a kernel
-        without a certificate."""
+        without a certificate.
+
+        It decides when the rounds end. They report the gap of the lowest P, which may be smaller.
+        """
         return self.certificate(self.last.primal).gap
 
     def take(self, SV: KernelSolution, certificate: Certificate) -> None:
@@ -121,10 +124,10 @@ class Record:
         self.scan_seconds = V.full_scan_seconds
         self.support_vectors, self.violators = len(SV), V.count
         self.take(SV, V.certificate)
-        lower = self.gap < LOWER_GAP_FACTOR * self.lowest_gap
+        lower = self.gap_of_last < LOWER_GAP_FACTOR * self.lowest_gap
         gains = V.certificate.dual - before > MIN_DUAL_GAIN * abs(V.certificate.dual)
         progress = lower or gains or V.max_violation < self.violation
-        self.lowest_gap = self.gap if lower else self.lowest_gap
+        self.lowest_gap = self.gap_of_last if lower else self.lowest_gap
         self.violation = min(self.violation, V.max_violation)
         self.idle = 0 if progress else self.idle + 1
 
@@ -165,7 +168,7 @@ def decide(
     gap, k = limits.gap, limits.support_vectors
     if k is not None and record.support_vectors >= k:
         return Stopped(StopReason.SUPPORT_BOUND, (record.support_vectors, k))
-    if gap is not None and record.gap <= limits.target:
+    if gap is not None and record.gap_of_last <= limits.target:
         return Stopped(StopReason.GAP_REACHED, (gap,))
     if limits.rounds is not None and record.rounds >= limits.rounds:
         return Stopped(StopReason.ITERATION_LIMIT)
@@ -201,7 +204,7 @@ EXCESS_FACTOR, TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 1.5, 0.
 # The reasons with which the last solution is the one that was asked for.
 SOLVED = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
 # Where the rounds end for these reasons, and not at a limit, they may continue.
-CONTINUED = StopReason.PRECISION_LIMIT, StopReason.NO_PROGRESS
+CONTINUED = StopReason.GAP_NOT_PROVEN, StopReason.NO_PROGRESS
 # From this number of rows on, the first evaluation computes at most a share of them in float64. A
 # gap a little below the one asked for leaves no room for a sample of few rows: further rounds until
 # POSTPONED_FACTOR times that gap then take less time.
@@ -403,7 +406,7 @@ class Rounds:
     all_rows: the number of all rows, if the subtask has some of them only; None: it has all
     """
 
-    task: Subtask
+    subtask: Subtask
     algorithm: Algorithm
     job: Job
     start: Start | None = None
@@ -427,21 +430,21 @@ class Rounds:
         self.inner_solution: KernelSolution | None = None
         shares = self.memory_sharers * (1 + self.begins_on_inner_set)
         self.layout_bytes = self.job.resources.layout_bytes // shares
-        task, float64 = self.task, (self.gap or 1.0) < FLOAT64_GAP
-        fits = task.D.n <= min(self.algorithm.r, FLOAT64_ROWS) and not self.begins_on_inner_set
+        subtask, float64 = self.subtask, (self.gap or 1.0) < FLOAT64_GAP
+        fits = subtask.D.n <= min(self.algorithm.r, FLOAT64_ROWS) and not self.begins_on_inner_set
         self.scan = (
-            WholeScan(task.D, task.problem, *task.kernel_matrix(float64))
+            WholeScan(subtask.D, subtask.problem, *subtask.kernel_matrix(float64))
             if fits
             else self._new_scan(float64)
         )
-        if not self.task.name:
+        if not self.subtask.name:
             self.scan.only_gap = self.gap
-        nu_svc = self.task.problem.task == "nu-svc"
+        nu_svc = self.subtask.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
 
     def _new_scan(self, float64: bool) -> Scan:
-        D, seed = self.task.D, self.job.data_params.seed
-        return Scan(D, self.task.problem, seed, self.layout_bytes, float64)
+        D, seed = self.subtask.D, self.job.data_params.seed
+        return Scan(D, self.subtask.problem, seed, self.layout_bytes, float64)
 
     def solve(self, first_solution_by: float) -> SubtaskSolution:
         """Make the rounds that there is time for, and return the solution, by running values.
@@ -450,7 +453,7 @@ class Rounds:
         lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
         `first_solution_by`.
         """
-        self.first_solution_by, self.tolerance = first_solution_by, self.task.problem.tolerance
+        self.first_solution_by, self.tolerance = first_solution_by, self.subtask.problem.tolerance
         try:
             with self.clock.until(self.interrupt_at), closing(self._rounds()) as rounds:
                 for SV, V in rounds:
@@ -502,7 +505,7 @@ class Rounds:
         SV = last if is_solved else best.solution
         lacks_margin = stopped.reason is StopReason.NO_MARGIN and best.last.certified
         if lacks_margin or (is_solved and self.least_norm is not None and not SV.has_margin):
-            between = f" between {self.task.name}" if self.task.name else ""
+            between = f" between {self.subtask.name}" if self.subtask.name else ""
             raise ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
         return SV
 
@@ -544,11 +547,11 @@ class Rounds:
             changed=V.changed,
             scan_seconds=V.seconds,
             gap=record.certificate(record.primal).gap,
-            bytes_moved=self.task.D.executor.bytes_moved,
-            machine=self.task.name,
+            bytes_moved=self.subtask.D.executor.bytes_moved,
+            machine=self.subtask.name,
             primal=V.certificate.primal,
             dual=V.certificate.dual,
-            inner_set=0 if self.all_rows is None else self.task.D.n,
+            inner_set=0 if self.all_rows is None else self.subtask.D.n,
         )
         # Not by `emit`, which may raise TimeLimitError: at the end of a round `decide` asks for
         # the time.
@@ -572,7 +575,7 @@ class Rounds:
         seconds = EVALUATION_FACTOR * self.record.scan_seconds
         if self.all_rows is not None:
             # All rows are scanned with this solution, and evaluated.
-            seconds *= 2 * self.all_rows / self.task.D.n
+            seconds *= 2 * self.all_rows / self.subtask.D.n
         return self.share_end - seconds - RESERVED_SECONDS
 
     # --- problems of some rows ---------------------------------------------------------------
@@ -588,13 +591,13 @@ class Rounds:
         """Solve the problem of some rows; see randsvm.PartSolver."""
         if gap is None:
             gap = PART_GAP_SHARE * self.gap_target if self.gap else None
-        resources, whole = self.job.resources, self.task.D
+        resources, whole = self.job.resources, self.subtask.D
         room = max(0, resources.data_bytes - whole.store.resident_bytes) // self.memory_sharers
         D = whole.subset(whole.mask(rows)).regrouped(room, resources.tmpdir)
-        task = Subtask(D, self.task.problem.with_bounds_times(factor), self.task.name)
+        subtask = Subtask(D, self.subtask.problem.with_bounds_times(factor), self.subtask.name)
         part = Rounds(
-            task,
-            replace(self.algorithm, n=len(rows), problem=task.problem),
+            subtask,
+            replace(self.algorithm, n=len(rows), problem=subtask.problem),
             self.job,
             start,
             self.clock,
@@ -646,7 +649,7 @@ class Rounds:
 
     # --- reduction and evaluation ------------------------------------------------------------
 
-    def reduced(self, found: SubtaskSolution) -> SubtaskSolution:
+    def with_reduction(self, found: SubtaskSolution) -> SubtaskSolution:
         """Return a solution with the fewer support vectors of --reduce, or as it is without time.
 
         The scan holds the values of an evaluated solution.
@@ -677,7 +680,7 @@ class Rounds:
         self.scan.return_to(found.SV)
         reducer = Reducer(self.scan, found.SV, found.certificate, size, gap, seed, lowers)
         SV, certificate = reducer.run()
-        changes = SubtaskReduction(certificate, self.task.D.n)
+        changes = SubtaskReduction(certificate, self.subtask.D.n)
         if isinstance(SV, ReducedMachine):
             changes = SV.changes
             if found.evaluated:
@@ -685,22 +688,22 @@ class Rounds:
                 certificate = self.scan.with_dual_of(found.SV, V.certificate)
         return replace(found, SV=SV, certificate=certificate, violators=None, changes=changes)
 
-    def evaluated(self, found: SubtaskSolution) -> SubtaskSolution:
+    def with_evaluation(self, found: SubtaskSolution) -> SubtaskSolution:
         """Return a solution of `solve` with the certificate of a closing evaluation, if there is
         time for one."""
         if found.evaluated:
             return found
         # A few further rounds may be cheaper than float64 sums of many rows.
         is_first = found.stopped.reason is StopReason.GAP_REACHED and not self.continuations
-        self.postpones = is_first and self.task.D.n >= POSTPONING_ROWS
-        most = CHEAP_SHARE * self.task.D.n if self.postpones else inf
-        found = self._evaluated(found, self.clock, self.share_end + RESERVED_SECONDS, most)
+        self.postpones = is_first and self.subtask.D.n >= POSTPONING_ROWS
+        most = CHEAP_SHARE * self.subtask.D.n if self.postpones else inf
+        found = self._evaluate(found, self.clock, self.share_end + RESERVED_SECONDS, most)
         is_solution = not isinstance(found.SV, ReducedMachine)
         if found.stopped.reason in SOLVED and self._misses_gap(found) and is_solution:
-            found = replace(found, stopped=Stopped(StopReason.PRECISION_LIMIT))
+            found = replace(found, stopped=Stopped(StopReason.GAP_NOT_PROVEN))
         return found
 
-    def _evaluated(
+    def _evaluate(
         self,
         found: SubtaskSolution,
         clock: Clock,
@@ -759,13 +762,13 @@ class Rounds:
             return False
         # More rounds do not lower the rounding of float64, from which a gap of inf follows.
         gap = found.certificate.gap
-        target_missed = self.record.gap <= self.gap_target and gap < inf
+        target_missed = self.record.gap_of_last <= self.gap_target and gap < inf
         refines = not target_missed or self.continuations >= FLOAT32_CONTINUATIONS
         refines = refines and self.scan.kernel_layout.dtype is np.float32
         if not (target_missed or refines):
             return False
         if target_missed:
-            lower = (self.gap or 0.0) - EXCESS_FACTOR * (gap - self.record.gap)
+            lower = (self.gap or 0.0) - EXCESS_FACTOR * (gap - self.record.gap_of_last)
             factor = POSTPONED_FACTOR if self.postpones else TARGET_FACTOR
             self.gap_target = max(self.gap_target * factor, lower)
         self.continuations += gap < inf
@@ -801,11 +804,11 @@ class Rounds:
         clock, ends = Clock(INTERRUPTED_SECONDS), (TimeLimitError, Interrupted, ClusterError)
         # Events go to no other listener, which may cancel this work.
         with listening(clock):
-            return self._evaluated(found, clock, clock.end, ends=ends)
+            return self._evaluate(found, clock, clock.end, ends=ends)
 
     def in_whole(self, found: SubtaskSolution) -> SubtaskSolution:
         """Return a solution with the row numbers of the whole D."""
-        return replace(found, SV=self.task.in_whole(found.SV))
+        return replace(found, SV=self.subtask.in_whole(found.SV))
 
 
 def _over(part: Rounds, rows: np.ndarray, SV: Machine) -> Machine:

@@ -82,17 +82,17 @@ if TYPE_CHECKING:
 MANY_INTEGERS = 20
 
 
-def labelled(whole: Dataset, path: str, task: str) -> tuple[Dataset, tuple[str, ...]]:
-    """Return the rows and the labels of the model for a task: "svc", "svr" or "one-class".
+def labelled(whole: Dataset, path: str, prediction_type: str) -> tuple[Dataset, tuple[str, ...]]:
+    """Return the rows and the labels of the model. prediction_type: "svc", "svr" or "one-class".
 
     y are class indices (positions in the labels) or the targets of a regression. Novelty detection
     has the labels "1" and "-1", in this order. Raises DataError for a classification with a single
     class.
     """
-    if task == "svr":
+    if prediction_type == "svr":
         return whole, ()
     labels = whole.summary.labels
-    if task == "one-class":
+    if prediction_type == "one-class":
         indices = {label: index for index, label in enumerate(ONE_CLASS_LABELS)}
         values = [str(*label_values([label])) for label in labels]
         D = whole.relabel(np.array([indices.get(value, len(indices)) for value in values], float))
@@ -356,7 +356,7 @@ class Trainer(ABC, Generic[AnyParams]):
         """
 
     @abstractmethod
-    def start(self, params: AnyParams, clock: Clock, until: float) -> BatchRun[AnyParams]:
+    def new_run(self, params: AnyParams, clock: Clock, until: float) -> BatchRun[AnyParams]:
         """Return a training on all rows that has time until the moment `until`."""
 
 
@@ -411,7 +411,7 @@ def train(
         until = clock.end
         if calibration_of(params) is not None:
             until = clock.share(1 / (1 + PROBABILITY_TIME))
-        run = trainer.start(params, clock, until)
+        run = trainer.new_run(params, clock, until)
         run.path, run.arguments, run.searched = model, configuration(params, job), searched
         with run.saved_if_interrupted():
             run.run()

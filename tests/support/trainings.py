@@ -60,9 +60,9 @@ def open_rounds(path: Path, **params: Any) -> Iterator[Rounds]:
 
 def trained(rounds: Rounds) -> Any:
     """Return the solution of all rounds, as a training has it."""
-    found = rounds.evaluated(rounds.solve(math.inf))
+    found = rounds.with_evaluation(rounds.solve(math.inf))
     while rounds.continues(found):
-        found = rounds.evaluated(rounds.solve(math.inf))
+        found = rounds.with_evaluation(rounds.solve(math.inf))
     return found
 
 

@@ -122,7 +122,7 @@ def test_no_sums_in_float64_follow_a_limit(tmp_path, set_sizes, monkeypatch, rea
         *_, (SV, V) = rounds.scan.evaluations(solved.SV)
         V = replace(V, certificate=Certificate(1.0, 0.5, primal_error=9.0, dual_error=9.0))
         monkeypatch.setattr(rounds.scan, "evaluations", lambda *_: [(SV, V)])
-        found = rounds.evaluated(replace(solved, stopped=Stopped(reason)))
+        found = rounds.with_evaluation(replace(solved, stopped=Stopped(reason)))
         assert found.stopped == Stopped(reason)
         assert not rounds.continues(found)
         assert rounds.scan.kernel_layout.dtype is np.float32
