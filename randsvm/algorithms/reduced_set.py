@@ -337,7 +337,7 @@ ATTEMPTS, MIN_PART = 4, 1 / 8
 # A machine that stands in for the solution of an inner set uses this part of the gap on the rows of
 # that set: it must be close to f at other rows, too. Measured on 10,000,000 rows of checkerboard:
 # with all of the gap it has 179 support vectors and a gap of 8.9% over all rows.
-SPARE = 1 / 8
+PLANNED_SHARE = 1 / 8
 # More support vectors are tried in steps of this factor.
 GROWTH = 1.5
 
@@ -402,7 +402,7 @@ class Reducer:
         self.scale = max(abs(certificate.primal), abs(certificate.dual), certificate.floor)
         # The largest increase of P within the gap, or the part of it that is used.
         room = self.gap * self.scale - (certificate.primal - certificate.dual)
-        self.planned_cost = room * (1.0 if lowers else SPARE)
+        self.planned_cost = room * (1.0 if lowers else PLANNED_SHARE)
         self.bases = 0
 
     def run(self) -> tuple[KernelSolution, Certificate]:

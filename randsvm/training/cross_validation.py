@@ -39,7 +39,7 @@ from randsvm.training.probabilities import Calibration, fit_sigmoid
 Result = TypeVar("Result")
 
 # A view with at most this number of nonzeros (16 MB) is copied, and sent to each worker.
-COPIED_NONZEROS = 1 << 21
+REPLICATED_NONZEROS = 1 << 21
 
 # On up to this many rows, each fit computes in one thread: handing shards to other threads takes
 # longer. Searches on two cores, with several threads a fit and with one: covtype of 10,000 rows
@@ -250,7 +250,7 @@ def replicated(D: Dataset, some: Dataset) -> Iterator[Dataset]:
 
 
 def _is_small(D: Dataset) -> bool:
-    return max(D.n, D.nnz) <= COPIED_NONZEROS
+    return max(D.n, D.nnz) <= REPLICATED_NONZEROS
 
 
 def run_concurrently(

@@ -92,7 +92,7 @@ MAX_CONTRIBUTION = 0.2
 # f is constant if its spread relative to the margin is below this.
 MIN_SPREAD = 1e-3
 # With fewer rows, nearly all rows are support vectors of good models as well.
-MIN_ROWS = 100
+MIN_JUDGED_ROWS = 100
 
 
 def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
@@ -111,7 +111,7 @@ def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
     if problem.prediction_type != "one-class" and np.ptp(u) < MIN_SPREAD * margin:
         return CONSTANT_DECISION
     nearly_all = len(solution) >= MEMORISED_PART * scan.D.n or problem.prediction_type == "svr"
-    if problem.kernel != "rbf" or scan.D.n < MIN_ROWS or not nearly_all:
+    if problem.kernel != "rbf" or scan.D.n < MIN_JUDGED_ROWS or not nearly_all:
         return None
     beta = scan.coefficients.of(audit.rows)
     others = u - beta  # K(x, x) = 1
@@ -121,7 +121,7 @@ def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
 
 # Each class is trained separately.
 MAX_CLASSES = 1000
-INDEFINITE = "this kernel is not positive semidefinite"
+INDEFINITE_KERNEL = "this kernel is not positive semidefinite"
 NOT_CERTIFIED = "P and D certify nothing, no gap can end the run"
 
 # --- before the data is read -----------------------------------------------------------------
@@ -225,7 +225,7 @@ class KernelTrainer(Trainer[KernelParams]):
 
     def described(self, params: KernelParams) -> Described:
         subtasks, algorithm = self._largest(params)
-        why = self.not_psd if params.positive_semidefinite else INDEFINITE
+        why = self.not_psd if params.positive_semidefinite else INDEFINITE_KERNEL
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
         return Described(
             algorithm.arguments,

@@ -136,7 +136,7 @@ FEW_VALUES = 1 << 20
 # --early-stopping leaves at least this number of rows to train on.
 MIN_TRAINING_ROWS = 2
 # A closing evaluation takes about this many times as long as a pass that only adds up |x|^2.
-EVALUATION_FACTOR = 3.0
+EVALUATION_PASSES = 3.0
 
 
 class LinearTrainingRun(BatchRun[SgdParams]):
@@ -179,7 +179,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         seed = trainer.job.data_params.seed
         R2, of_means = sgd.squares(self.D, seed)
         self.share_of_means = of_means / R2
-        self.training_end = end - EVALUATION_FACTOR * (time.perf_counter() - began)
+        self.training_end = end - EVALUATION_PASSES * (time.perf_counter() - began)
         self.rng = Draws(seed)
         steps, b = _first_steps(self.D, self.objective, params, R2, seed)
         self.learner = Learner.new(steps, self.D.d, b)

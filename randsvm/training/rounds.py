@@ -224,6 +224,9 @@ PART_GAP_SHARE = 0.9
 # The fewest rows of a working set of a nu task: two of each side.
 MIN_NU_ROWS = 4
 
+# Which violators a decomposition swaps in first: Osuna et al., and Mostefaoui and Zaou.
+ORDERS = {"osuna": file_order, "osuna-closest": largest_violation}
+
 FORMULA_FOR_K = (
     "the formula for k assumes rows of length 1 in feature space, which only the rbf kernel "
     "guarantees"
@@ -302,8 +305,7 @@ class Algorithm:
     def rounds(self, run: Decomposition, start: Start | None) -> Scans:
         """Return the rounds over all rows, from a start."""
         if isinstance(self.params, OsunaParams):
-            order = file_order if self.name == "osuna" else largest_violation
-            return osuna(run, self.r, self.params.swap, order, start)
+            return osuna(run, self.r, self.params.swap, ORDERS[self.name], start)
         if self.as_published is not None:
             return randsvm.randsvm_1(run, self.r, start)
         return randsvm.train_certified(run, min(self.r, self.n), start)

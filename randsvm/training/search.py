@@ -121,9 +121,9 @@ def _fill_in(f: np.ndarray, machine: TrainedSvm, sums: np.ndarray, count: int) -
 
 
 # The fewest rows of the first stage: for each fold, for each class; in all under a time limit
-# (MIN_ROWS), and if a range is searched (COARSE_ROWS).
+# (FIRST_ROWS), and if a range is searched (COARSE_ROWS).
 MIN_FOLD_ROWS, MIN_CLASS_ROWS = 10, 20
-MIN_ROWS, COARSE_ROWS = 200, 500
+FIRST_ROWS, COARSE_ROWS = 200, 500
 # Each stage has this many times the rows of the one before, and this part of its combinations.
 ROW_GROWTH, KEPT_PART, MIN_KEPT = 4, 1 / 4, 2
 # No combination is dropped if the next stage with all of them takes at most this part of the time.
@@ -224,7 +224,7 @@ def stages(
     if not is_range and scores.until == inf:
         yield candidates, most
         return
-    rows = first_rows(scores.D, scores.job, COARSE_ROWS if is_range else MIN_ROWS, most)
+    rows = first_rows(scores.D, scores.job, COARSE_ROWS if is_range else FIRST_ROWS, most)
     yield candidates, rows
     if is_range:
         yield scores.best_part(candidates), min(ROW_GROWTH * rows, most)
