@@ -22,7 +22,7 @@ import oracle
 import pytest
 from commands import run_predict, run_train
 from model_files import load_model
-from rows import label_table, parse
+from rows import LabelTable, parse
 
 from randsvm.errors import DataError, ModelError
 
@@ -112,7 +112,7 @@ def test_a_token_of_a_million_characters_is_read_or_refused_quickly(token):
     text = before + filling * LONG + behind + b"\n"
     try:
         block = parse(text, name="data")
-        label_table("data").classes(block)
+        LabelTable("data").classes(block)
     except DataError as error:
         assert problem and str(error).startswith(f"data:{problem}"), error
         assert len(str(error)) < 200

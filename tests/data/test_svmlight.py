@@ -13,7 +13,7 @@ import pytest
 import svmlight_reference as reference
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rows import label_table, numbers_of, parse, read_blocks, write_svmlight
+from rows import LabelTable, numbers_of, parse, read_blocks, write_svmlight
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from randsvm.errors import ContentError, DataError
@@ -39,7 +39,7 @@ def file(tmp_path, monkeypatch):
 
 def problem_of(path, table=None, **options):
     """Return the message of the first error while reading everything and mapping the labels."""
-    table = table or label_table(path)
+    table = table or LabelTable(path)
     with pytest.raises(DataError) as caught:
         for block in read_blocks(path, **options):
             table.classes(block)
@@ -97,10 +97,6 @@ def test_a_block_holds_labels_and_rows_in_file_order():
     assert block.features.tolist() == [1, 2, 3]
 
 
-def weights_of(block):
-    return [1.0] * len(block) if block.weights is None else block.weights.tolist()
-
-
 def test_rows_of_weight_0_leave_their_labels_and_no_features():
     block = parse(b"a 1:1\nb cost:0 2:5\nc cost:3 1:1 4:2\nd 4:1\n").without_zero_weights()
     assert [spelling.text for spelling in block.spellings] == ["a", "b", "c", "d"]
@@ -108,12 +104,12 @@ def test_rows_of_weight_0_leave_their_labels_and_no_features():
     assert block.indptr.tolist() == [0, 1, 3, 4]
     assert (block.indices.tolist(), block.values.tolist()) == ([1, 1, 4, 4], [1, 1, 2, 1])
     assert block.features.tolist() == [1, 4]
-    assert weights_of(block) == [1, 3, 1]
+    assert block.weights.tolist() == [1, 3, 1]
 
 
 def test_unlabelled_rows_are_nan():
     assert np.isnan(parse(b"? 1:1\n", "number", unlabelled=True).y).all()
-    table = label_table("a.svm", unlabelled=True)
+    table = LabelTable("a.svm", unlabelled=True)
     assert np.isnan(table.classes(parse(b"? 1:1\n", unlabelled=True))).all()
     assert table.labels == []
     assert table.numeric is None
@@ -219,14 +215,15 @@ REFUSED_NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), REFUSED + REFUSED_CLASSES)
-def test_errors_name_the_place_and_the_reason(file, text, message):
-    assert problem_of(file(text)) == f"a.svm:{message}"
-
-
-@pytest.mark.parametrize(("text", "message"), REFUSED_NUMBERS)
-def test_errors_of_number_labels_name_the_place_and_the_reason(file, text, message):
-    assert problem_of(file(text), labels="number") == f"a.svm:{message}"
+@pytest.mark.parametrize(
+    ("labels", "text", "message"),
+    [
+        *(("class", *one) for one in REFUSED + REFUSED_CLASSES),
+        *(("number", *one) for one in REFUSED_NUMBERS),
+    ],
+)
+def test_errors_name_the_place_and_the_reason(file, labels, text, message):
+    assert problem_of(file(text), labels=labels) == f"a.svm:{message}"
 
 
 BAD_LATE = b"# x\n1 1:1\n\n-1 2:1 # y\n1 1:1\nspam 1:1 2:z\n1.5 0:1\n"
@@ -355,7 +352,7 @@ def test_a_number_may_have_any_number_of_digits(text):
 
 
 def test_notations_of_one_number_are_one_class():
-    table = label_table("a.svm")
+    table = LabelTable("a.svm")
     classes = table.classes(parse(b"+1\n1.0\n-0\n1e0\n0.0\n10e-1\n-1\n0.01e2\n.0e99999999999\n"))
     assert classes.tolist() == [0, 0, 1, 0, 1, 0, 2, 0, 1]
     assert table.labels == ["+1", "-0", "-1"]
@@ -364,14 +361,14 @@ def test_notations_of_one_number_are_one_class():
 
 
 def test_known_names_keep_their_numbers_and_unknown_labels_get_new_ones():
-    table = label_table("a.svm", unlabelled=True, labels=["2", "-1"])
+    table = LabelTable("a.svm", unlabelled=True, labels=["2", "-1"])
     block = parse(b"-1\n7\n2.0\n?\n", unlabelled=True)
     assert np.array_equal(table.classes(block), [1, 2, 0, np.nan], equal_nan=True)
     assert table.labels == ["2", "-1", "7"]
 
 
 def test_number_labels_are_refused_for_a_model_with_names(file):
-    table = label_table("a.svm", labels=["spam", "ham"])
+    table = LabelTable("a.svm", labels=["spam", "ham"])
     message = problem_of(file(b"ham\n1\n"), table)
     assert message == "a.svm:2:1: expected a name like the first label, 'spam', found '1'"
 
@@ -420,12 +417,6 @@ def test_float64_values_of_few_digits_are_written_with_these_digits(more):
     assert texts_of(np.array([float(value) for value in values])) == values
 
 
-def floats_of(bits):
-    """Return the finite float32s among these bit patterns."""
-    values = np.array(bits, np.uint32).view(np.float32)
-    return values[np.isfinite(values)]
-
-
 def float32s(numbers):
     return np.array(numbers).astype(np.float32)
 
@@ -468,7 +459,8 @@ def check_spelling(values):
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20))
 def test_every_bit_pattern_is_written_in_its_shortest_form(bits):
-    check_spelling(floats_of(bits))
+    values = np.array(bits, np.uint32).view(np.float32)
+    check_spelling(values[np.isfinite(values)])
 
 
 @given(st.lists(

@@ -3,6 +3,7 @@
 import bz2
 import csv
 import gzip
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -13,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import (
-    columns_json,
+    Column,
+    Columns,
     columns_of,
     exact_sums,
     matrix_of,
     open_rows,
     record_end,
-    reread_columns,
     scaled,
     table_blocks,
 )
@@ -163,7 +164,7 @@ def test_what_the_csv_module_writes_is_read(
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     style = {"c": csv.QUOTE_MINIMAL, "q": csv.QUOTE_ALL}[quoting]
     with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, quoting=style, lineterminator=end)  # type: ignore[arg-type]
+        writer = csv.writer(stream, quoting=style, lineterminator=end)
         if header:
             writer.writerow([*(name for name, _ in named), "label"])
         writer.writerows(zip(*(values for _, values in named), labels, strict=True))
@@ -174,7 +175,7 @@ def test_what_the_csv_module_writes_is_read(
             columns.append((name, None, float(np.sum(values) / n)))
             X.append(np.array(values)[:, None])
             continue
-        texts = sorted({text for text in values if text}, key=str.encode)  # type: ignore[arg-type]
+        texts = sorted({text for text in values if text}, key=str.encode)
         columns.append((name, tuple(texts), None))
         X.append(np.array([[text == one for one in texts] for text in values], float))
     label = "label" if header else str(len(named) + 1)
@@ -385,16 +386,14 @@ def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists), st.integers())
 def test_a_damaged_line_of_columns_is_refused(value, number):
-    import json
-
     for key in ("columns", "format", "label", "header", "fill", "others"):
+        columns = Column("a"), Column("b", ("u", "v"))
         others = (1, "y"), (3, "id")
-        good = columns_json([("a",), ("b", ("u", "v"))], format="csv", header=True, label="y",
-                            fill=False, others=others)  # fmt: skip
-        assert reread_columns(good) == good
+        good = Columns("csv", True, "y", False, columns, others).to_json()
+        assert Columns.from_json(good).to_json() == good
         damaged = json.dumps({**json.loads(good), key: value})
         try:
-            found = reread_columns(damaged)
+            found = Columns.from_json(damaged).to_json()
         except ValueError as error:
             assert "expected the columns of a table" in str(error)
         else:
@@ -411,14 +410,9 @@ def test_a_file_without_a_header_has_the_predictions_of_one_with_a_header(
     tmp_path, training, form, dropped
 ):
     """The label is not the last column, and the columns left out are first and in the middle."""
-    if training == "parquet":
-        pytest.importorskip("pyarrow")
     names = ["id", "age", "workclass", "income", "gain", "education", "hours", "country"]
     frame, data = census(200)[names], tmp_path / f"t.{training}"
-    if training == "csv":
-        frame.to_csv(data, index=False)
-    else:
-        frame.to_parquet(data, index=False)
+    getattr(frame, f"to_{training}")(data, index=False)
     model = tmp_path / "model"
     own = {"format": training, "label_column": "income"}
     randsvm.train(data, model, **own, ignore_columns="id,gain", scale="minmax", **SVM)
@@ -448,10 +442,7 @@ def test_named_texts_and_numbers_are_missing(tmp_path, format_):
     path, model = tmp_path / f"t.{format_}", tmp_path / "m"
     a, b = ["1", "-", "3", "-999.0"] * 10, [1.5, -999, 2.5, 4.0] * 10
     frame = pd.DataFrame({"a": a, "b": b, "c": ["u", "-", "v", "u"] * 10, "y": ["p", "q"] * 20})
-    if format_ == "csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_parquet(path)
+    getattr(frame, f"to_{format_}")(path, index=False)
     with open_table(path, fill=True, missing=" - ,-999") as D:
         (_, _, one), (_, _, two), (_, categories, _) = columns_of(D)
         assert (one, two) == (2.0, pytest.approx(8 / 3))

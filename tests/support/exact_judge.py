@@ -393,16 +393,16 @@ def problem_of(
     task: str,
     labels: Sequence[str] = (),
     *,
-    C: object = 1,
-    epsilon: object = 0,
-    nu: object = 0,
-    class_weights: Mapping[str, object] | None = None,
+    C: Any = 1,
+    epsilon: Any = 0,
+    nu: Any = 0,
+    class_weights: Mapping[str, Any] | None = None,
 ) -> Problem:
     """Return the problem of a training. Numbers are exact: give text for a decimal number.
 
     labels: of f > 0 and of the others; class_weights: of these labels
     """
-    cost, share, weights = _number(C), _number(nu), rows.weights
+    cost, share, weights = Fraction(C), Fraction(nu), rows.weights
     n = sum(weights)
     zero = weights * 0
     if task == "one-class":
@@ -411,21 +411,17 @@ def problem_of(
         y = _objects([Fraction(label) for label in rows.labels])
         upper = cost * weights
         if task == "svr":
-            return Problem(task, y, -upper, upper, _number(epsilon))
+            return Problem(task, y, -upper, upper, Fraction(epsilon))
         return Problem(task, y, -upper, upper, size=cost * share * n)
     first = np.array([float(label) == float(labels[0]) for label in rows.labels])
     y = _objects([Fraction(1 if each else -1) for each in first])
     if task == "nu-svc":
         upper, lower = np.where(first, weights, zero), np.where(first, zero, -weights)
         return Problem(task, y, lower, upper, Fraction(1), size=share * n)
-    more = {float(name): _number(value) for name, value in (class_weights or {}).items()}
+    more = {float(name): Fraction(value) for name, value in (class_weights or {}).items()}
     of = [cost * more.get(float(label), Fraction(1)) for label in labels]
     upper, lower = np.where(first, of[0] * weights, zero), np.where(first, zero, -of[1] * weights)
     return Problem(task, y, lower, upper)
-
-
-def _number(value: Any) -> Fraction:
-    return Fraction(value)
 
 
 # ---- P ------------------------------------------------------------------------------------------

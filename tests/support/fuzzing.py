@@ -293,13 +293,7 @@ class Models:
         loaded = svmutil.svm_load_model(str(self.path))
         if loaded is None:
             return None
-        values = (svm.c_double * 1)()
-        f = np.empty((len(TEST_ROWS), 1))
-        for into, row in zip(f, TEST_ROWS, strict=True):
-            nodes, _ = svm.gen_svm_nodearray(dict(row))
-            svm.libsvm.svm_predict_values(loaded, nodes, values)
-            into[0] = values[0]
-        return f
+        return oracle.libsvm_predictions(loaded, [dict(row) for row in TEST_ROWS])[1]
 
     def _by_liblinear(self) -> np.ndarray | None:
         loaded = liblinearutil.load_model(str(self.path))

@@ -153,7 +153,6 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 def learn(algorithm: object, data: Path, model: Path, *words: object) -> Finished:
     """Run `randsvm-train ALGORITHM` within this process; errors are raised as exceptions."""
     log = model.with_suffix(".jsonl")
-    arguments = [algorithm, "-q", "--log", log, *words, data, model]
-    run_train(*arguments)
+    run_train(algorithm, "-q", "--log", log, *words, data, model)
     events = read_log(log)
     return Finished(model, [event for event in events if event["run"] == events[-1]["run"]])

@@ -11,16 +11,12 @@ import numpy as np
 import pytest
 
 import randsvm
-from randsvm.data.columns import Column, Columns
-from randsvm.data.scaling import Scaling
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Cells
-from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions, export, fitted, libsvm_format, metrics, model_text, shapley
 from randsvm.models import linear_model as liblinear_format
 from randsvm.models.decisions import NonconformityScores
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
-from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
 from randsvm.models.model_text import load
 from randsvm.training import probabilities
@@ -76,11 +72,6 @@ def kernel_model(kernel: tuple[Any, ...], **fields: Any) -> Any:
     return kind(kernel=Kernel(*kernel), **fields)
 
 
-def linear_model(**fields: Any) -> Any:
-    """Return a model of linear machines; fields: see LinearModel."""
-    return LinearModel(**fields)
-
-
 def is_kernel_model(model: Any) -> bool:
     return isinstance(model, KernelModel)
 
@@ -88,24 +79,6 @@ def is_kernel_model(model: Any) -> bool:
 def predicts_by_cells(model: Any) -> bool:
     """Return whether sums leave out pairs of cells of rows whose kernel values are negligible."""
     return isinstance(model._float32_layout, Cells)
-
-
-def scaling(name: str, *factors: np.ndarray) -> Any:
-    return Scaling(name, *factors)
-
-
-def random_features(*parameters: Any) -> Any:
-    return RandomMap(*parameters)
-
-
-def table_columns(columns: list[tuple[Any, ...]], **fields: Any) -> Any:
-    """Return the columns of a model of tables; columns: name, categories, mean."""
-    return Columns(columns=tuple(Column(*one) for one in columns), **fields)
-
-
-def nonconformity_scores(scores: np.ndarray, weights: np.ndarray) -> Any:
-    """Return scores with their cumulated weights, as a model has them."""
-    return NonconformityScores(scores, weights)
 
 
 def largest_score(scores: np.ndarray, coverage: float, *weights: np.ndarray) -> float:

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 from csr_rows import csr
-from model_files import (
-    kernel_model,
-    linear_model,
-    nonconformity_scores,
-    random_features,
-    scaling,
-    table_columns,
-)
+from model_files import kernel_model
 from scipy import sparse
+
+from randsvm.data.columns import Column, Columns
+from randsvm.data.scaling import Scaling
+from randsvm.kernels.random_features import RandomMap
+from randsvm.models.decisions import NonconformityScores
+from randsvm.models.linear_model import LinearModel
 
 RNG = np.random.default_rng(5)
 FOUR = np.arange(1, 5, dtype=np.int32)
@@ -52,7 +51,7 @@ def linear(
         "seen": FOUR,
         "metadata": METADATA,
     } | given
-    return linear_model(labels=labels, **fields)
+    return LinearModel(labels=labels, **fields)
 
 
 THREE = ("1", "2", "3")
@@ -61,13 +60,11 @@ PAIRS: dict[str, Any] = {
     "b": RNG.normal(size=3),
     "own": np.array([0, 0, 2, 2, 2, 2]),
 }
-SCALED: dict[str, Any] = {"scaling": scaling("minmax", np.arange(4) / 7, np.arange(1, 5) / 3)}
+SCALED: dict[str, Any] = {"scaling": Scaling("minmax", np.arange(4) / 7, np.arange(1, 5) / 3)}
 SCORES: dict[str, Any] = {
-    "conformal": nonconformity_scores(np.array([0.1, 0.3]), np.array([1.0, 2.5]))
+    "conformal": NonconformityScores(np.array([0.1, 0.3]), np.array([1.0, 2.5]))
 }
-TABLE = table_columns(
-    [("a",), ("b,", ("x y", "é", '"'))], format="csv", header=True, label="y", fill=False
-)
+TABLE = Columns("csv", True, "y", False, (Column("a"), Column("b,", ("x y", "é", '"'))))
 MARKS: dict[str, Any] = {"density_marks": np.sort(RNG.normal(size=10))}
 KINDS = {
     "rbf": machine(sigmoid=np.array([[-1.5], [0.25]])),
@@ -79,7 +76,7 @@ KINDS = {
     "numbers that are not whole": machine(labels=("1.5", "-2")),
     "numbers beyond C": machine(labels=("1", "2147483648")),
     "scaled": machine(**SCALED),
-    "unit": machine(scaling=scaling("unit")),
+    "unit": machine(scaling=Scaling("unit")),
     "zero-based": machine(zero_based=True, features=FOUR - 1, seen=FOUR - 1),
     "pairs": machine(labels=THREE, sigmoid=RNG.normal(size=(2, 3)), **PAIRS),
     "pairs of words": machine(labels=("a", "b", "c"), **PAIRS),
@@ -103,8 +100,8 @@ KINDS = {
     "linear, a huge index": linear(
         features=HUGE, seen=HUGE
     ),
-    "fourier features": linear(rows=9, mapping=random_features("rbf", 9, 0.5)),
-    "maclaurin features": linear(rows=9, mapping=random_features("poly", 9, 0.5, 1.0, 2)),
+    "fourier features": linear(rows=9, mapping=RandomMap("rbf", 9, 0.5)),
+    "maclaurin features": linear(rows=9, mapping=RandomMap("poly", 9, 0.5, 1.0, 2)),
 }  # fmt: skip
 # Models that LIBSVM or LIBLINEAR predict with.
 PLAIN = (

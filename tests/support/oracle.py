@@ -194,15 +194,9 @@ def libsvm_predictions(
 
 
 def libsvm_decisions(model: Any, X: np.ndarray) -> np.ndarray:
-    """Call svm_predict_values for each row; features are columns counted from 1."""
-    values = (ctypes.c_double * 1)()
-    f = np.empty(len(X))
-    for i, x in enumerate(X):
-        row = {int(j) + 1: float(x[j]) for j in np.flatnonzero(x)}
-        nodes, _ = bindings.gen_svm_nodearray(row)
-        bindings.libsvm.svm_predict_values(model, nodes, values)
-        f[i] = values[0]
-    return f
+    """Return LIBSVM's decision values of two classes; features are columns counted from 1."""
+    rows = [{int(j) + 1: float(x[j]) for j in np.flatnonzero(x)} for x in X]
+    return libsvm_predictions(model, rows)[1][:, 0]
 
 
 class ModelFile(NamedTuple):

@@ -109,11 +109,6 @@ def scaled(D: Dataset, name: str) -> Dataset:
     return D.scaled(dataset.fitted_scaling(D, name))
 
 
-def scaling(name: str, *factors: Any) -> Scaling:
-    """Return a scaling by given shifts and factors of the features."""
-    return Scaling(name, *factors)
-
-
 def fitted_scaling(name: str, parts: list[CsrMatrix], centred: np.ndarray) -> Scaling:
     """Return the scaling that is fitted to the rows of all parts."""
     return Scaling.fitted(name, reduce(add, map(Statistics.of, parts)), centred)
@@ -163,39 +158,15 @@ def read_blocks(path: object, labels: Any = "class", **options: Any) -> Iterator
     return svmlight.read_blocks(str(path), labels=labels, **options)
 
 
-def label_table(name: str, **options: Any) -> Any:
-    """Return a table that maps spellings of labels to numbers of classes."""
-    return LabelTable(name, **options)
-
-
-def write_svmlight(
-    stream: Any, labels: Any, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
-) -> None:
-    """Write labels, and rows in CSR form."""
-    svmlight.write(stream, labels, indptr, indices, values)
-
-
-def numbers_of(values: np.ndarray) -> np.ndarray:
-    """Return the float64 numbers that stored values stand for."""
-    return storage.numbers_of(values)
-
-
-def stored(numbers: np.ndarray) -> np.ndarray:
-    """Return numbers as chunks keep them: float32 where it stands for all of them."""
-    return storage.as_stored(numbers)
+# Write labels, and rows in CSR form.
+write_svmlight = svmlight.write
+# The float64 numbers that stored values stand for, and numbers as chunks keep them: float32 where
+# it stands for all of them.
+numbers_of = storage.numbers_of
+stored = storage.as_stored
 
 
 # ---- tables -----------------------------------------------------------------------------------
-
-
-def columns_json(columns: list[tuple[Any, ...]], **fields: Any) -> str:
-    """Return the line of a model that describes the columns of its table."""
-    return Columns(columns=tuple(Column(*one) for one in columns), **fields).to_json()
-
-
-def reread_columns(text: str) -> str:
-    """Return the line again after it was read. Raises ValueError for a damaged line."""
-    return Columns.from_json(text).to_json()
 
 
 def record_end(text: bytes) -> int:
@@ -270,8 +241,5 @@ def state_cell() -> StateCell[list[Any]]:
 # ---- rows by content --------------------------------------------------------------------------
 
 NOT_FOUND = matching.NOT_FOUND
-
-
-def matches(D: Dataset, Z: Any, features: np.ndarray) -> matching.Matches:
-    """Return which rows of D equal the rows of a CSR matrix with these features."""
-    return matching.matches(D, Z, features)
+# Which rows of a data set equal the rows of a CSR matrix with given features.
+matches = matching.matches

@@ -136,17 +136,14 @@ class SimulatedCluster:
 
     def receive(self, queue: SimpleQueue[Any], seconds: float) -> Any:
         with self.lock:
-            return self._receive(queue, seconds)
-
-    def _receive(self, queue: SimpleQueue[Any], seconds: float) -> Any:
-        end = self.time + seconds
-        while queue.empty() and self.events and self.events[0][0] <= end:
-            self.time, _, work = heapq.heappop(self.events)
-            work()
-        if not queue.empty():
-            return queue.get()
-        self.time = end
-        return None
+            end = self.time + seconds
+            while queue.empty() and self.events and self.events[0][0] <= end:
+                self.time, _, work = heapq.heappop(self.events)
+                work()
+            if not queue.empty():
+                return queue.get()
+            self.time = end
+            return None
 
     def repeat(self, work: Callable[[], object], seconds: Callable[[], float]) -> None:
         def again() -> None:

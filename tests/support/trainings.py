@@ -97,14 +97,10 @@ def group_folds(groups: np.ndarray, y: np.ndarray, folds: int, seed: int) -> np.
     return cross_validation.assign_groups(groups, y, folds, Draw(seed, 1))
 
 
-def forward_folds(n: int, folds: int) -> np.ndarray:
-    """Return the number of the fold of each of n rows in the order of time."""
-    return cross_validation.forward_folds(n, folds)
-
-
-def subset_of(D: Dataset, rows: int, seed: int) -> Dataset:
-    """Return the random rows of D that a search with --subset scores on."""
-    return cross_validation.subset_of(D, rows, seed)
+# The number of the fold of each of n rows in the order of time.
+forward_folds = cross_validation.forward_folds
+# The random rows of a data set that a search with --subset scores on.
+subset_of = cross_validation.subset_of
 
 
 def rows_of_subset(D: Dataset, rows: int) -> np.ndarray:
@@ -126,19 +122,12 @@ def score_of(
     return criterion.of_fold(y, kept, np.ones(len(y)) if w is None else w)
 
 
-def significantly_worse(losses: dict[int, np.ndarray], rows: int) -> list[int]:
-    """Return the combinations that a race drops."""
-    return cross_validation.significantly_worse(losses, rows)
-
-
-def mean_and_error(scores: list[float], folds: int) -> tuple[float, float]:
-    """Return the mean of the scores of folds, and its standard error."""
-    return cross_validation.mean_and_error(scores, folds)
-
-
-def simplest_within_error(tried: list[Any], sign: int) -> Any:
-    """Return the values of the simplest combination within one standard error of the best."""
-    return cross_validation.simplest_within_error(tried, sign)
+# The combinations that a race drops.
+significantly_worse = cross_validation.significantly_worse
+# The mean of the scores of folds, and its standard error.
+mean_and_error = cross_validation.mean_and_error
+# The values of the simplest combination within one standard error of the best.
+simplest_within_error = cross_validation.simplest_within_error
 
 
 def search(
@@ -168,9 +157,8 @@ def search(
 # ---- probabilities ------------------------------------------------------------------------------
 
 
-def fit_sigmoid(f: np.ndarray, positive: np.ndarray, *weights: np.ndarray) -> tuple[float, float]:
-    """Return A and B of P(positive) = 1 / (1 + exp(A f + B))."""
-    return probabilities.fit_sigmoid(f, positive, *weights)
+# A and B of P(positive) = 1 / (1 + exp(A f + B)).
+fit_sigmoid = probabilities.fit_sigmoid
 
 
 # ---- notices ------------------------------------------------------------------------------------
@@ -181,11 +169,6 @@ POOR_FIT_NOTICES = kernel_machine.POOR_FIT_NOTICES
 
 
 # ---- linear machines ----------------------------------------------------------------------------
-
-
-def step_sizes(**rules: Any) -> SgdSchedule:
-    """Return the step sizes of sgd; see SgdSchedule."""
-    return SgdSchedule(**rules)
 
 
 def offset_for_share(D: Dataset, w: list[float], share: float) -> float:

@@ -10,7 +10,7 @@ from learning import Data, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
 from oracle import write_rows
-from rows import fitted_scaling, matrix_of, open_rows, scaled, scaling
+from rows import Scaling, fitted_scaling, matrix_of, open_rows, scaled
 from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
@@ -67,7 +67,7 @@ def test_unit_rows_have_length_1(size):
     X[3, 2] = 1
     rows = csr(X.astype(np.float32))
     X[3, 2] = rows.data[rows.indptr[3]] = 0
-    scaled = scaling("unit").apply(rows).toarray()
+    scaled = Scaling("unit").apply(rows).toarray()
     # scikit-learn's Normalizer does not change rows shorter than 2e-15.
     length = np.linalg.norm(X, axis=1, keepdims=True)
     assert scaled == pytest.approx(X / np.where(length > 0, length, 1), rel=1e-6)
@@ -78,7 +78,7 @@ def test_scaled_values_beyond_float32_are_clipped():
     largest = np.finfo(np.float32).max
     X = csr(np.array([[3e38, 1.0], [-3e38, 0.5]], np.float32))
     for shift in (np.zeros(2), None):
-        scaled = scaling("minmax", shift, np.array([1e30, 2.0])).apply(X)
+        scaled = Scaling("minmax", shift, np.array([1e30, 2.0])).apply(X)
         assert scaled.toarray().tolist() == [[largest, 2.0], [-largest, 1.0]]
 
 
