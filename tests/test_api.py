@@ -261,7 +261,7 @@ def test_an_estimator_of_a_model_of_a_table_takes_features(tmp_path):
     for bad in (frame, frame[["word", "number"]], frame[["number"]]):
         with pytest.raises(ValueError, match="feature names should match"):
             machine.predict(bad)
-    names = fitted.model.columns.feature_names  # type: ignore[union-attr]
+    names = fitted.model.columns.feature_names
     features = pandas.get_dummies(frame[["word", "number"]], prefix_sep="=", dtype=float)[names]
     randsvm.predict(tmp_path / "t.csv", path, tmp_path / "out")
     expected = np.loadtxt(tmp_path / "out")

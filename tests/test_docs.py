@@ -60,15 +60,12 @@ class Block(NamedTuple):
     reason: str | None
 
 
-def blocks_of(text):
-    """Return the fenced blocks of a text in Markdown."""
-    return [
-        Block(found["language"], found["text"], found["reason"]) for found in FENCED.finditer(text)
-    ]
-
-
 def blocks(page):
-    return blocks_of(page.read_text())
+    """Return the fenced blocks of a page."""
+    return [
+        Block(found["language"], found["text"], found["reason"])
+        for found in FENCED.finditer(page.read_text())
+    ]
 
 
 def prose(page):
@@ -123,10 +120,6 @@ TOLERANCE = 0.02
 def skeleton(line):
     """Return the line with # in place of each number."""
     return " ".join(NUMBER.sub("#", line).split())
-
-
-def without_numbers(text):
-    return [skeleton(line) for line in text.splitlines()]
 
 
 def numbers_of(line):

@@ -214,36 +214,6 @@ def test_a_linear_svc_reaches_the_optimum_on_unscaled_columns(name, loss):
     assert machine.gap_ <= machine.tol
 
 
-def least_svr_objective(X, y, C, epsilon):
-    """The least objective that scikit-learn's two regressions find."""
-    liblinear = svm.LinearSVR(
-        C=C, epsilon=epsilon, tol=1e-6, intercept_scaling=100, max_iter=20000, random_state=0
-    )
-    libsvm = svm.SVR(kernel="linear", C=C, epsilon=epsilon, tol=1e-4)
-    fits = (machine.fit(X, y) for machine in (liblinear, libsvm))
-    return min(
-        svr_objective(X, y, C, epsilon, machine.coef_.ravel(), machine.intercept_)
-        for machine in fits
-    )
-
-
-def svr_objective(X, y, C, epsilon, w, b):
-    return w @ w / 2 + C * (abs(y - X @ w - b) - epsilon).clip(0).sum()
-
-
-@pytest.mark.filterwarnings("ignore:Liblinear failed to converge")
-@pytest.mark.parametrize("epsilon", [0.0, 0.5])
-def test_a_linear_svr_reaches_the_optimum_of_scikit_learn(epsilon):
-    X, y = datasets.load_diabetes(return_X_y=True)
-    machine = LinearSVR(C=10.0, epsilon=epsilon).fit(X, y)
-    assert machine.coef_.shape == (X.shape[1],)
-    assert machine.intercept_.shape == (1,)
-    assert machine.gap_ <= machine.tol
-    found = svr_objective(X, y, 10.0, epsilon, machine.coef_, machine.intercept_)
-    assert found <= (1 + machine.tol) * least_svr_objective(X, y, 10.0, epsilon)
-    np.testing.assert_allclose(machine.predict(X), X @ machine.coef_ + machine.intercept_, 1e-6)
-
-
 @pytest.mark.filterwarnings("ignore:Liblinear failed to converge")
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("name", ["iris", "breast_cancer", "digits"])
@@ -267,14 +237,15 @@ def test_a_linear_svc_without_intercept_reaches_the_optimum_of_liblinear(name, l
 @pytest.mark.filterwarnings("ignore:Liblinear failed to converge")
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_losses_of_a_linear_svr_reach_the_optimum_of_liblinear(power, fit_intercept):
+@pytest.mark.parametrize("epsilon", [0.0, 0.2])
+def test_a_linear_svr_reaches_the_optimum_of_liblinear(power, fit_intercept, epsilon):
     """LIBLINEAR penalises its intercept, but a large intercept_scaling makes that negligible."""
     X, y = datasets.load_diabetes(return_X_y=True)
     X, y = X / X.std(axis=0), y / y.std()
     options = {
         "loss": "squared_" * (power - 1) + "epsilon_insensitive",
         "C": 0.5,
-        "epsilon": 0.2,
+        "epsilon": epsilon,
         "fit_intercept": fit_intercept,
     }
     peer = svm.LinearSVR(
@@ -284,13 +255,16 @@ def test_the_losses_of_a_linear_svr_reach_the_optimum_of_liblinear(power, fit_in
 
     def objective(fitted):
         residual = y - X @ fitted.coef_ - fitted.intercept_
-        losses = (abs(residual) - 0.2).clip(0) ** power
+        losses = (abs(residual) - epsilon).clip(0) ** power
         return np.square(fitted.coef_).sum() / 2 + 0.5 * losses.sum()
 
     # The peer ends a little above its optimum.
     assert 0.999 * objective(peer) < objective(machine) < objective(peer) * (1 + 1e-5)
     assert machine.model_.outcome.primal == pytest.approx(objective(machine), rel=1e-9)
+    assert machine.gap_ <= machine.tol
     assert bool(machine.intercept_.any()) == fit_intercept
+    assert (machine.coef_.shape, machine.intercept_.shape) == ((X.shape[1],), (1,))
+    np.testing.assert_allclose(machine.predict(X), X @ machine.coef_ + machine.intercept_, 1e-6)
 
 
 @pytest.mark.parametrize("kind", [LinearSVC, LinearSVR])

@@ -132,11 +132,9 @@ def test_a_lie_is_found_and_the_truth_is_not_called_one(tmp_path, complaint):
         "nr_sv 1 1\nSV\n0.25 1:1\n-0.25 1:-1\n# randsvm format 2\n"
     )
     verdict = exact_judge.judge(data, model, asdict(LIES[complaint]), "svc", C=2)
-    assert verdict is not None
     assert verdict.wrong == ([complaint] if complaint else [])
     assert verdict.doubt == 0
     covered = {**asdict(LIES[complaint]), "primal_error": 10.0, "dual_error": 10.0, "gap": 99.0}
     verdict = exact_judge.judge(data, model, covered, "svc", C=2)
-    assert verdict is not None
     assert not verdict.wrong
     assert exact_judge.judge(data, model, {**covered, "certificate": "none"}, "svc", C=2) is None

@@ -1,7 +1,6 @@
 """Pictures and pages: their numbers, their names, and what bad input says."""
 
 import html.parser
-import json
 import re
 import shutil
 import subprocess
@@ -12,7 +11,8 @@ import numpy as np
 import oracle
 import pytest
 from click.testing import CliRunner
-from commands import run_predict, run_train
+from commands import run_train
+from learning import read_log
 
 pytest.importorskip("matplotlib")
 
@@ -25,10 +25,6 @@ from randsvm.cli.train import train
 from randsvm.errors import TransferError
 
 HOSTILE = '<script>alert("1")</script> & $\\frac$ ' + "x" * 10_000
-
-
-def records_of(log):
-    return [json.loads(line) for line in Path(log).read_text().splitlines()]
 
 
 def command(*words):
@@ -92,7 +88,7 @@ def test_an_estimator_is_drawn(tmp_path):
 
 
 def test_the_rounds_of_the_last_run_are_drawn(run):
-    records = records_of(run[2])
+    records = read_log(Path(run[2]))
     rounds = [one for one in records if one["event"] == "iteration"]
     with Path(run[2]).open("a") as stream:
         stream.write('{"event": "itera')
@@ -104,7 +100,7 @@ def test_the_rounds_of_the_last_run_are_drawn(run):
 
 
 def test_every_combination_of_a_search_is_in_its_map(run):
-    records = records_of(run[2])
+    records = read_log(Path(run[2]))
     tried = [one for one in records if one["event"] == "tried"]
     figure = plot.search(run[2])
     texts = [text.get_text().split("\n")[0] for text in figure.axes[0].texts]
@@ -134,20 +130,14 @@ def test_rings_are_around_the_support_vectors(tmp_path, words):
     assert not [one for one in axis.collections if "other rows" in str(one.get_label())]
 
 
-def test_the_bars_of_a_row_add_up_to_f(run):
+def test_the_bars_of_a_row_add_up_to_f(run, predict):
     data, model, _ = run
     figure = plot.explain(data, model, row=3)
-    values = run_predict_scores(data, model)
+    values = predict(data, model, "--scores").scores
     bars = sum(patch.get_width() for patch in figure.axes[0].patches)
     title = figure.axes[0].get_title()
     base = float(re.search(r"= (\S+) without", title)[1])
     assert base + bars == pytest.approx(values[2], rel=1e-3, abs=1e-3)
-
-
-def run_predict_scores(data, model):
-    out = f"{model}.out"
-    run_predict("-q", "--scores", data, model, out)
-    return np.loadtxt(out)
 
 
 class Page(html.parser.HTMLParser):
@@ -172,7 +162,7 @@ def test_a_page_is_one_file_with_the_numbers_of_the_run(run, tmp_path):
     made = command("page", log, model, data, tmp_path / "p.html")
     assert made.exit_code == 0, made.output
     text = (tmp_path / "p.html").read_text()
-    found, end = Page(text), records_of(log)[-1]
+    found, end = Page(text), read_log(Path(log))[-1]
     assert not found.links
     assert "script" not in found.tags
     assert found.tags.count("svg") == 4

@@ -83,7 +83,6 @@ def test_the_log_of_a_killed_run_is_whole_up_to_its_last_line(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("  12 "):
                 break

@@ -42,11 +42,6 @@ def test_the_required_gap_is_compared_with_that_of_the_model(data):
 SHORT = ("osuna", "-g", "5", "--working-set", "400", "--swap", "1")
 
 
-def start(folder, *words, **streams):
-    program = [sys.executable, "-m", "randsvm.cli.train", *map(str, words)]
-    return subprocess.Popen(program, cwd=folder, **streams)
-
-
 @pytest.fixture
 def rows(tmp_path):
     return board(20_000).save(tmp_path / "data")
@@ -79,7 +74,11 @@ def test_under_nohup_a_hangup_is_not_heard(tmp_path, rows):
     words = (*SHORT, "--max-iterations", 40, "--log", "log", rows, "m")
     old = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        process = start(tmp_path, *words, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "randsvm.cli.train", *map(str, words)],
+            cwd=tmp_path,
+            stderr=subprocess.DEVNULL,
+        )
     finally:
         signal.signal(signal.SIGHUP, old)
     with process:
@@ -87,9 +86,6 @@ def test_under_nohup_a_hangup_is_not_heard(tmp_path, rows):
         process.send_signal(signal.SIGHUP)
         assert process.wait(120) == 0
     assert oracle.trailer(tmp_path / "m")["stopped"] == "iteration limit"
-
-
-# ---- files of another kind ------------------------------------------------------------------
 
 
 # ---- records --------------------------------------------------------------------------------

@@ -102,7 +102,6 @@ def names(folder):
 
 def wait_for(process, pattern):
     """Read what the process says until a line of it matches."""
-    assert process.stderr is not None
     for line in process.stderr:
         if re.search(pattern, line):
             return line

@@ -38,15 +38,11 @@ LARGEST = {
 }
 
 
-def of(**changed):
-    return ROUND._replace(**changed)
-
-
 @pytest.mark.parametrize(
     "changed", [{}, LARGEST, {"gap": math.nan}, {**LARGEST, "machine": "a very long name " * 3}]
 )
 def test_a_round_takes_one_line_of_80_columns(changed):
-    (line,) = lines.iteration(of(**changed))
+    (line,) = lines.iteration(ROUND._replace(**changed))
     assert len(line) <= 80
     assert "\n" not in line
     assert "|V| " in line

@@ -1,7 +1,6 @@
 """SGD on a cluster: workers train on groups of rows; each epoch ends with the mean weights."""
 
 import signal
-import time
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ import pytest
 import sgd_reference
 from base import LOSS_NAMES
 from commands import run_train
-from learning import Data, read_log
+from learning import Data, jumping_clock, read_log
 from rows import (
     Draws,
     by_class,
@@ -283,11 +282,10 @@ def test_an_epoch_can_be_interrupted_within_a_group(two):
 
 
 @pytest.fixture
-def late(monkeypatch):
-    """Return a function that advances the clock by an hour."""
-    now, hours = time.perf_counter, [0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now() + 3600 * sum(hours))
-    return lambda: hours.append(1)
+def late():
+    """Return a function that moves the clock forward by more than an hour."""
+    with jumping_clock() as jump:
+        yield jump
 
 
 HOUR = 3600

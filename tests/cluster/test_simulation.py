@@ -378,34 +378,23 @@ def test_pairs_of_classes_on_workers_have_the_bytes_of_one_machine(clusters, tmp
 
 
 def written(kind, path, folder):
-    """Write the rows of a file in another form; return the source and the options."""
-    text = path.read_bytes()
+    """Write the rows of the board in another form; return the source and the options."""
+    y, X = board(BOARD)
     if kind == "arrays":
-        rows = [line.split() for line in text.decode().splitlines()]
-        X = np.array([[float(word.partition(":")[2]) for word in row[1:]] for row in rows])
-        return randsvm.Arrays(X, np.array([int(row[0]) for row in rows])), {}
+        return randsvm.Arrays(X, y.astype(int)), {}
     if kind == "cache":
         return str(path), {"cache": str(folder / "cache")}
     if kind in ("gz", "xz"):
         found = folder / f"board.{kind}"
-        found.write_bytes({"gz": gzip, "xz": lzma}[kind].compress(text))
+        found.write_bytes({"gz": gzip, "xz": lzma}[kind].compress(path.read_bytes()))
         return str(found), {}
-    rows = [line.split() for line in text.decode().splitlines()]
     if kind == "precomputed":
-        X = np.array([[float(word.partition(":")[2]) for word in row[1:]] for row in rows])
-        K = np.exp(-5 * ((X[:, None] - X) ** 2).sum(axis=2))
-        (folder / "kernel").write_text(
-            "".join(
-                " ".join([row[0], f"0:{i}", *(f"{j}:{v!r}" for j, v in enumerate(values, 1))])
-                + "\n"
-                for i, (row, values) in enumerate(zip(rows, K.tolist(), strict=True), 1)
-            )
-        )
-        return str(folder / "kernel"), {"kernel": "precomputed", "gamma": None}
-    lines = ["y,a,b"] + [
-        ",".join([row[0], *(word.partition(":")[2] for word in row[1:])]) for row in rows
-    ]
-    (folder / "board.csv").write_text("\n".join(lines) + "\n")
+        K = oracle.kernel_matrix("rbf", X, X, 5.0)
+        rows = np.column_stack([np.arange(1, len(y) + 1), K])
+        kernel = oracle.write_rows(folder / "kernel", y, rows, 0)
+        return str(kernel), {"kernel": "precomputed", "gamma": None}
+    table = np.column_stack([y, X])
+    np.savetxt(folder / "board.csv", table, "%.17g", ",", header="y,a,b", comments="")
     return str(folder / "board.csv"), {"format": "csv", "label_column": "y"}
 
 

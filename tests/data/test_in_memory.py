@@ -1,6 +1,7 @@
 """Test that rows in memory train like a file of the same rows, without needless copies."""
 
 import numpy as np
+import oracle
 import pytest
 from rows import matrix_of, open_rows, parts_of, summary_of
 from scipy import sparse
@@ -17,16 +18,6 @@ def rows(n=50, d=6, share=1.0):
     return rng.integers(1, 9, (n, d)) / 4.0 * (rng.random((n, d)) < share)
 
 
-def write(path, y, X):
-    """Write the nonzero values to a file."""
-    lines = [
-        " ".join([str(label), *(f"{j + 1}:{x:g}" for j, x in enumerate(row) if x)])
-        for label, row in zip(y, X, strict=True)
-    ]
-    path.write_text("\n".join([*lines, ""]))
-    return str(path)
-
-
 @pytest.mark.parametrize("share", [1.0, 0.3])
 @pytest.mark.parametrize("labels", ["class", "number"])
 def test_arrays_have_the_chunks_counts_and_digest_of_the_file_of_the_same_rows(
@@ -34,7 +25,7 @@ def test_arrays_have_the_chunks_counts_and_digest_of_the_file_of_the_same_rows(
 ):
     X, y = rows(share=share), np.array([3, -1, 3, 12, -1] * 10)
     seen = []
-    for source in (write(tmp_path / "d", y, X), Arrays(X, y)):
+    for source in (oracle.write_rows(tmp_path / "d", y, X), Arrays(X, y)):
         with open_rows(source, labels=labels, **SMALL) as D:
             parts = [(part.start, part.X.tolist(), part.y.tolist()) for part in parts_of(D)]
             seen.append((summary_of(D), parts, D.labels().tolist()))

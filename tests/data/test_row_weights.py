@@ -136,30 +136,26 @@ def test_the_command_scores_as_scikit_learn_does_with_sample_weight(tmp_path, ca
     assert found["accuracy"] == pytest.approx(accuracy, abs=0.5)
 
 
+# A file of rows, the file of weights (None: it is "-"), and the error.
+BAD_WEIGHTS = [
+    ("d", "1\n", DataError, r"w:2:1: expected one weight for each row of .*d, found 1 weights"),
+    ("d", "1\n2\n3\n", DataError, r"w:3:1: .* for each row of .*d, found 3 weights for 2"),
+    ("d", "1\nx\n", DataError, r"w:2:1: expected a weight from 0 to 3.4e38, found 'x'"),
+    ("costs", "1\n2\n", ParameterError, "give one of --row-weights and cost:"),
+    ("d", None, ParameterError, "--row-weights needs the name of a file"),
+]
+
+
 @pytest.mark.parametrize("command", ["predict", "certify"])
 def test_predictions_need_a_weight_for_each_row(tmp_path, command):
     (tmp_path / "d").write_text("+1 1:1\n-1 1:-1\n")
     (tmp_path / "costs").write_text("+1 cost:2 1:1\n-1 1:-1\n")
     model, out = tmp_path / "m", tmp_path / "out"
     run_train("-q", tmp_path / "d", model)
-    words = [] if command == "predict" else [command]
-    for text, message in (
-        ("1\n", r"w:2:1: expected one weight for each row of .*d, found 1 weights"),
-        ("1\n2\n3\n", r"w:3:1: expected one weight for each row of .*d, found 3 weights for 2"),
-        ("1\nx\n", r"w:2:1: expected a weight from 0 to 3.4e38, found 'x'"),
-    ):
-        (tmp_path / "w").write_text(text)
-        files = [tmp_path / "d", model, *([out] if not words else [])]
-        with pytest.raises(DataError, match=message) as caught:
-            run_predict(*words, "-q", "--row-weights", tmp_path / "w", *files)
-        assert caught.value.exit_code == 65
+    words, outputs = ([], [out]) if command == "predict" else ([command], [])
+    for data, text, error, message in BAD_WEIGHTS:
+        (tmp_path / "w").write_text(text or "")
+        weights = "-" if text is None else tmp_path / "w"
+        with pytest.raises(error, match=message):
+            run_predict(*words, "-q", "--row-weights", weights, tmp_path / data, model, *outputs)
         assert not out.exists()
-    (tmp_path / "w").write_text("1\n2\n")
-    for data, weights, message in (
-        ("costs", "w", "give one of --row-weights and cost:"),
-        ("d", "-", "--row-weights needs the name of a file"),
-    ):
-        files = [tmp_path / data, model, *([out] if not words else [])]
-        name = "-" if weights == "-" else tmp_path / weights
-        with pytest.raises(ParameterError, match=message):
-            run_predict(*words, "-q", "--row-weights", name, *files)

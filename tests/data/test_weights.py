@@ -14,11 +14,6 @@ from scipy import sparse
 from randsvm import Arrays
 from randsvm.errors import ContentError, DataError
 
-
-def equal(one, other):
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
-
-
 # ---- from files and arrays ---------------------------------------------------------------------
 
 SMALL = {"chunk_rows": 4, "chunk_nonzeros": 9}
@@ -54,7 +49,7 @@ def seen_in(D):
     """Return the rows, labels and weights of a data set, by three ways that must agree."""
     _, X, y, own = zip(*parts_of(D), strict=True)
     weights, points = D.weights(), D.points(np.arange(D.n))
-    assert equal(weights, points.weights)
+    np.testing.assert_array_equal(weights, points.weights)
     if weights is None:
         assert set(own) == {None}
     else:

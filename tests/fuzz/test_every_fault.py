@@ -40,11 +40,7 @@ def inputs(tmp_path_factory):
     classes = np.arange(60) % 3
     oracle.write_svmlight(folder / "three", classes, X + 3 * np.eye(3, 2)[classes])
     K = oracle.kernel_matrix("rbf", X[:40], X[:40], 0.5)
-    rows = (
-        f"{label:+g} 0:{i} " + " ".join(f"{j}:{value:.9g}" for j, value in enumerate(row, 1)) + "\n"
-        for i, (label, row) in enumerate(zip(y, K, strict=False), 1)
-    )
-    (folder / "gram").write_text("".join(rows))
+    oracle.write_rows(folder / "gram", y[:40], np.column_stack([np.arange(1, 41), K]), 0)
     lines = (
         f"{a},{'rs'[i % 2]},{label:g}\n" for i, (label, (a, _)) in enumerate(zip(y, X, strict=True))
     )

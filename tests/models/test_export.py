@@ -93,22 +93,13 @@ def labels(X, kind):
     return ["+1" if one % 3 else "-1" for one in code]
 
 
-def written(path, X, names, base):
-    lines = [
-        " ".join([name, *(f"{j + base}:{v!r}" for j, v in enumerate(row) if v)])
-        for name, row in zip(names, X.tolist(), strict=True)
-    ]
-    path.write_text("\n".join([*lines, ""]))
-    return path
-
-
 @pytest.fixture(scope="module", params=KINDS)
 def trained(request, tmp_path_factory):
     """Return a name, the training file, the model and 10,000 rows."""
     kind, options = KINDS[request.param]
     folder = tmp_path_factory.mktemp("kind")
     X = rows(250, 1, kind)
-    data = written(folder / "train", X, labels(X, kind), 0 if kind == "zero-based" else 1)
+    data = oracle.write_rows(folder / "train", labels(X, kind), X, 0 if kind == "zero-based" else 1)
     run_train(*options.split(), "--quiet", data, folder / "m")
     return request.param, data, folder / "m", rows(ROWS, 2, kind)
 
@@ -135,25 +126,23 @@ class Library:
         return (self.real * len(entries))(*entries)
 
     def decisions(self, X):
-        f = (self.real * self.number("DECISIONS"))()
-        found = []
+        return self.filled("randsvm_decisions", "DECISIONS", X)
+
+    def probabilities(self, X):
+        return self.filled("randsvm_predict_probability", "CLASSES", X)
+
+    def filled(self, function, columns, X):
+        """Return what a function writes for each row into an array of so many columns."""
+        into, found = (self.real * self.number(columns))(), []
         for x in X:
-            self.functions.randsvm_decisions(self.row(x), f)
-            found.append(list(f))
+            self.functions[function](self.row(x), into)
+            found.append(list(into))
         return np.array(found)
 
     def predictions(self, X, returned):
         predict = self.functions.randsvm_predict
         predict.restype = returned
         return [predict(self.row(x)) for x in X]
-
-    def probabilities(self, X):
-        p = (self.real * self.number("CLASSES"))()
-        found = []
-        for x in X:
-            self.functions.randsvm_predict_probability(self.row(x), p)
-            found.append(list(p))
-        return np.array(found)
 
 
 @needs_compiler
@@ -264,9 +253,8 @@ def test_the_program_computes_in_float(trained, tmp_path):
 def test_without_data_the_models_own_rows_are_compared(tmp_path, name, capsys):
     kind, options = KINDS[name]
     X = rows(250, 1, kind)
-    run_train(
-        *options.split(), "-q", written(tmp_path / "train", X, labels(X, kind), 1), tmp_path / "m"
-    )
+    train = oracle.write_rows(tmp_path / "train", labels(X, kind), X)
+    run_train(*options.split(), "-q", train, tmp_path / "m")
     run_predict("export", "c", tmp_path / "m", tmp_path / "m.c", "--report", "json")
     record = json.loads(capsys.readouterr().out)
     model = randsvm.load(str(tmp_path / "m")).info()
@@ -340,7 +328,7 @@ def test_models_without_code_are_refused(tmp_path):
 def test_polynomial_features_of_large_values_are_exported(tmp_path):
     """Their factors <w, x> are differences of large terms, computed in float32."""
     X = 5 * rows(250, 1, "four")
-    train = written(tmp_path / "train", X, labels(X, "four"), 1)
+    train = oracle.write_rows(tmp_path / "train", labels(X, "four"), X, 1)
     for seed in range(3):
         words = ("-t", "poly", "-g", 0.2, "--components", 50, "--seed", seed, "--epochs", 1)
         run_train("sgd", "-q", *words, train, tmp_path / "m")

@@ -1,11 +1,11 @@
 """Model files: what is written is read, other programs' files too, and no bad file is misread."""
 
-import ctypes
 import hashlib
 import io
 from dataclasses import fields, replace
 
 import numpy as np
+import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ from model_files import (
     save_model,
     split_trailer,
 )
-from model_kinds import FOUR, KINDS, METADATA, PLAIN, ROWS
+from model_kinds import KINDS, METADATA, PLAIN, ROWS
 
 from randsvm.errors import DataError, ModelError, OutputError
 
@@ -83,22 +83,12 @@ def test_the_programs_predict_the_same_or_refuse_the_file(kind, written, capfd):
         assert loaded is None
         assert "unknown text in model file: [randsvm_model]" in capfd.readouterr().err
         return
-    rows = ROWS.tolist()
     if kernel:
-        _, _, values = svmutil.svm_predict([], rows, loaded, "-q")
+        _, _, values = svmutil.svm_predict([], ROWS.tolist(), loaded, "-q")
     else:
-        values = [liblinear_values(loaded, row, len(model.b)) for row in rows]
+        _, values = oracle.liblinear_predictions(written, ROWS)
     found = np.array(values).reshape(len(ROWS), -1)
     np.testing.assert_allclose(found, decisions(model), rtol=1e-6, atol=1e-6)
-
-
-def liblinear_values(loaded, row, columns):
-    """Its Python predict has room for one value where a model of Crammer and Singer's has two."""
-    nodes, _ = bindings.gen_feature_nodearray(dict(enumerate(row, 1)))
-    nodes[-2] = bindings.feature_node(loaded.nr_feature + 1, loaded.bias)
-    values = (ctypes.c_double * columns)()
-    bindings.liblinear.predict_values(loaded, nodes, values)
-    return list(values)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
@@ -150,27 +140,14 @@ def test_models_of_liblinear_are_read_and_written_for_it_again(tmp_path, solver,
     X[:, 1] = 0  # no weight
     number = int(bindings.solver_names[solver])
     options = f"-s {number} -q" + (f" -B {bias}" if solver != "ONECLASS_SVM" else "")
-    truth = liblinearutil.train(y, X, options)
-    liblinearutil.save_model(str(tmp_path / "m"), truth)
+    liblinearutil.save_model(str(tmp_path / "m"), liblinearutil.train(y, X, options))
     found = load_model(tmp_path / "m")
     save_model(found, tmp_path / "n")
-    again = liblinearutil.load_model(str(tmp_path / "n"))
-    for model in (truth, again):
-        with_bias = np.column_stack([ROWS, np.full(len(ROWS), model.bias)])
-        labels = [bindings.liblinear.predict(model, nodes_of(row, model.bias)) for row in with_bias]
-        predicted = found.predicted(found.decision(rows_of(found)))
-        ours = predicted if found.is_regression else np.array(found.labels, float)[predicted]
+    predicted = found.predicted(decisions(found))
+    ours = predicted if found.is_regression else np.array(found.labels, float)[predicted]
+    for name in ("m", "n"):
+        labels, _ = oracle.liblinear_predictions(tmp_path / name, ROWS)
         np.testing.assert_allclose(ours, labels, rtol=1e-9, atol=1e-9)
-
-
-def nodes_of(row, bias):
-    used = row if bias >= 0 else row[:-1]
-    return bindings.gen_feature_nodearray(dict(enumerate(used.tolist(), 1)))[0]
-
-
-def rows_of(model):
-    indices = np.tile(FOUR, len(ROWS))
-    return model.rows(np.arange(0, ROWS.size + 1, 4), indices, ROWS.ravel())
 
 
 # ---- the trailer ----------------------------------------------------------------------------

@@ -49,7 +49,6 @@ def trained(folder, *words, classes=2, scale="minmax"):
 def one_hot(frame, model):
     """Return the features of rows, by the columns of a model."""
     columns = randsvm.load(str(model)).model.columns
-    assert columns is not None
     parts = [
         [frame[one.name]]
         if one.categories is None

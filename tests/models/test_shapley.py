@@ -49,13 +49,7 @@ def written(path, kind):
     random = np.random.default_rng(3)
     X = random.standard_normal((60, FEATURES)).round(2) * (random.random((60, FEATURES)) < 0.7)
     y = (X[:, 0] > 0) + 2 * (X[:, 1] > 0.3) if "against" in kind else X[:, 0] * X[:, 1] > 0
-    path.write_text(
-        "".join(
-            f"{one:g} " + " ".join(f"{j + 1}:{v}" for j, v in enumerate(x) if v) + "\n"
-            for one, x in zip(y + 0.0, X.tolist(), strict=True)
-        )
-    )
-    return path
+    return oracle.write_rows(path, y + 0.0, X)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -48,10 +48,6 @@ def write_set(tmp_path):
     return save
 
 
-def scored(learnt):
-    return learnt.of("tried")
-
-
 # ---- scores ------------------------------------------------------------------------------------
 
 
@@ -100,7 +96,7 @@ def test_scores_equal_scikit_learns_on_the_same_folds(
     if groups == "time":
         assert all(np.flatnonzero(past).max() < np.argmax(held) for past, held in splits)
     scores, held, said = scores_by_hand(kind, data, splits)
-    (found,) = scored(learnt)
+    (found,) = learnt.of("tried")
     # One row in 50 may be too close to the hyperplane to decide.
     close = {"rel": 5e-3} if kind == "svr" else {"abs": 2.51}
     assert found["scores"] == pytest.approx(scores, **close)
@@ -126,7 +122,7 @@ def test_scores_equal_scikit_learns_on_the_same_folds(
 def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(tmp_path, write_set, predict, kind):
     path, data = write_set(kind), SETS[kind]
     words = ("--epochs", 50, *WORDS[kind][:-2])
-    (found,) = scored(learn("sgd", path, tmp_path / "m", "-v", 4, *words))
+    (found,) = learn("sgd", path, tmp_path / "m", "-v", 4, *words).of("tried")
     splits, lines = four_splits(path, kind), path.read_text().splitlines(keepends=True)
     for (_, held), its_score in zip(splits, found["scores"], strict=True):
         for name, some in (("train", ~held), ("test", held)):
@@ -160,7 +156,7 @@ def test_the_winner_of_a_grid_is_trained_on_all_rows(tmp_path, write_set, name, 
     words = (*words, *(("--components", 100) if name == "components" else ()))
     lists = [word for flag, values in grid.items() for word in (flag, ",".join(map(str, values)))]
     found = learn(algorithm, path, tmp_path / "m", "-v", 3, *words, *lists)
-    every, (searched,) = scored(found), found.of("searched")
+    every, (searched,) = found.of("tried"), found.of("searched")
     assert len(every) == np.prod([len(values) for values in grid.values()])
     combinations = {tuple(one["values"][FIELDS[flag]] for flag in grid) for one in every}
     assert combinations == set(all_of(list(grid.values())))
@@ -184,10 +180,10 @@ def all_of(values):
 def test_each_combination_has_the_score_of_a_separate_cross_validation(tmp_path, write_set):
     grid = "-c", "0.01,1", "-g", "0.01,0.5"
     found = learn("randsvm", write_set("svc"), tmp_path / "m", *grid, "--no-racing")
-    for one in scored(found):
+    for one in found.of("tried"):
         values = [word for flag in ("-c", "-g") for word in (flag, one["values"][FIELDS[flag]])]
         alone = learn("randsvm", write_set("svc"), tmp_path / "alone", "-v", 5, *values)
-        assert scored(alone)[-1]["scores"] == one["scores"]
+        assert alone.of("tried")[-1]["scores"] == one["scores"]
 
 
 def test_the_table_is_sorted_by_score(tmp_path, write_set, command):
@@ -214,7 +210,7 @@ def test_a_search_on_a_subset_trains_the_model_on_all_rows(tmp_path, write_set):
         assert (some.labels() == D.labels()[rows]).all()
     splits = [(fold != part, fold == part) for part in range(4)]
     scores, _, _ = scores_by_hand("svc", Data(data.y[rows], data.X[rows]), splits)
-    (found,) = scored(learnt)
+    (found,) = learnt.of("tried")
     assert found["scores"] == pytest.approx(scores, abs=5.01)
     assert found["rows"] == 80
     assert learnt.body == learn("randsvm", path, tmp_path / "all", *WORDS["svc"]).body
@@ -235,8 +231,7 @@ def resumed(path, model, log, words=SEARCH):
     """Return the combinations of a search that resumes from this log."""
     file = model.with_suffix(".jsonl")
     file.write_bytes(log)
-    arguments = ["randsvm", "-q", "--log", file, *words, path, model]
-    run_train(*arguments)
+    run_train("randsvm", "-q", "--log", file, *words, path, model)
     whole = file.read_bytes()
     assert whole.startswith(log)
     return logged(whole[len(log) :])
@@ -262,7 +257,8 @@ def test_a_search_reuses_the_scores_of_its_log(tmp_path, finished_search):
     assert [one["resumed"] for one in events] == [True, True, False, False]
     assert [one["number"] for one in events] == [1, 2, 3, 4]
     scores = [
-        {one["configuration"]: one["scores"] for one in some} for some in (events, scored(whole))
+        {one["configuration"]: one["scores"] for one in some}
+        for some in (events, whole.of("tried"))
     ]
     assert scores[0] == scores[1]
     assert (tmp_path / "m").read_bytes() == whole.model.read_bytes()

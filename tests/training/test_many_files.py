@@ -77,10 +77,10 @@ def test_predictions_of_parts_are_those_of_the_whole_file_in_order(
 @pytest.mark.parametrize("name", ["missing", "a" * 300])
 def test_a_missing_part_is_named(tmp_path, parts, model, name):
     (tmp_path / "m").write_bytes(model)
-    said = pytest.raises(InputError, match=f"cannot open {name}: ")
-    with said:
-        run_train(*WORDS, parts[0], name, tmp_path / "m")
-    with said:
-        run_train(name, tmp_path / "m")
-    with said:
-        run_predict(name, tmp_path / "m", tmp_path / "out")
+    for run, *words in (
+        (run_train, *WORDS, parts[0], name, tmp_path / "m"),
+        (run_train, name, tmp_path / "m"),
+        (run_predict, name, tmp_path / "m", tmp_path / "out"),
+    ):
+        with pytest.raises(InputError, match=f"cannot open {name}: "):
+            run(*words)

@@ -17,7 +17,7 @@ from commands import run_train
 from learning import learn
 from liblinear import liblinearutil
 from scipy import sparse
-from trainings import step_sizes
+from trainings import SgdSchedule
 
 import randsvm
 from randsvm.errors import ContentError, Interrupted, ParameterError
@@ -31,6 +31,7 @@ KINDS = {
     "ovr-log": (4, ("--loss", "log", "-w", 3, 5)),
     "crammer-singer": (4, ("--multiclass", "crammer-singer")),
 }
+LOSSES = {"L2R_L1LOSS_SVC_DUAL": "hinge", "L2R_L2LOSS_SVC": "squared-hinge", "L2R_LR": "log"}
 kinds = pytest.mark.parametrize("classes, words", KINDS.values(), ids=KINDS)
 
 
@@ -52,32 +53,21 @@ class UpdateCase:
 
     def reference(self, rate=0.0):
         """Return a plain learner in the state that the old model's file holds."""
-        return reference_of(self.old, 7, rate)
-
-
-def reference_of(path, d, rate=0.0):
-    old = oracle.read_linear(path, d)
-    losses = {"L2R_L1LOSS_SVC_DUAL": "hinge", "L2R_L2LOSS_SVC": "squared-hinge", "L2R_LR": "log"}
-    names = ("lambda", "eta0", "bias_rate")
-    lambda_, eta0, bias_rate = (float(old.metadata[name]) for name in names)
-    weights = np.array(old.metadata["weights"], float)
-    plain = sgd_reference.Plain(
-        d,
-        len(old.label),
-        step_sizes(
-            lambda_=lambda_,
-            eta0=eta0,
-            bias_rate=bias_rate,
-            weights=weights,
-            loss=losses.get(old.solver, "hinge"),
+        old = oracle.read_linear(self.old, 7)
+        steps = SgdSchedule(
+            lambda_=old.metadata["lambda"],
+            eta0=old.metadata["eta0"],
+            bias_rate=old.metadata["bias_rate"],
+            weights=np.array(old.metadata["weights"], float),
+            loss=LOSSES.get(old.solver, "hinge"),
             crammer_singer=old.solver == "MCSVM_CS",
-            bias_lambda=float(old.metadata["bias_lambda"]),
+            bias_lambda=old.metadata["bias_lambda"],
             fixed_rate=rate,
-        ),
-    )
-    plain.w, plain.b, plain.t = old.w, old.b, float(old.metadata["t"])
-    plain.label = [float(name) for name in old.label]
-    return plain
+        )
+        plain = sgd_reference.Plain(7, len(old.label), steps)
+        plain.w, plain.b, plain.t = old.w, old.b, old.metadata["t"]
+        plain.label = [float(name) for name in old.label]
+        return plain
 
 
 def teach(plain, y, X):
@@ -252,7 +242,6 @@ class UpdateProcess:
         self.write_bytes(b"".join(self.lines[begin:end]))
 
     def write_bytes(self, content):
-        assert self.process.stdin is not None
         self.process.stdin.write(content)
         self.process.stdin.flush()
 
@@ -273,7 +262,6 @@ class UpdateProcess:
 
     def wait_for(self, pattern):
         """Read stderr up to a line that matches."""
-        assert self.process.stderr is not None
         assert any(re.search(pattern, line.decode()) for line in self.process.stderr)
 
     def end(self, number=0):

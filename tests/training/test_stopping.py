@@ -26,7 +26,6 @@ ENDLESS = ("osuna", *WORDS.split(), "--working-set", 300, "--swap", 1)
 
 def assert_certificate(path, model):
     verdict = exact_judge.judge(path, model, oracle.trailer(model), "svc", C=1)
-    assert verdict is not None
     assert not verdict.wrong
 
 

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from oracle import LINEAR_LOSSES, write_rows
 from rows import open_rows
 from sklearn.datasets import make_blobs, make_regression
 from trainings import offset_for_share
 
 from randsvm import Arrays, load, train
-from randsvm.events import Epoch, Trained
+from randsvm.events import Epoch
 
 ROWS = 1500
 CASES = {
@@ -32,9 +33,7 @@ def rows(classes):
 
 
 def trained(arrays, **parameters):
-    outcome = train(arrays, algorithm="sgd", **parameters).outcome
-    assert isinstance(outcome, Trained)
-    return outcome
+    return train(arrays, algorithm="sgd", **parameters).outcome
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-4])
@@ -50,10 +49,8 @@ def test_a_weight_is_as_many_equal_rows(name, unit):
     scale = {} if "lambda_" in parameters else {"C": 1 / unit}
     weighted = trained(Arrays(X, y, weights=unit * weights), **parameters, **scale)
     plain = trained(Arrays(X[repeated], y[repeated]), **parameters)
-    assert plain.J is not None and weighted.J is not None
     assert abs(weighted.J - plain.J) < 0.01 * plain.J
     if "lambda_" not in parameters:
-        assert weighted.primal is not None
         assert weighted.primal == pytest.approx(plain.primal, rel=0.01)
     assert weighted.progressive_loss == pytest.approx(plain.progressive_loss, rel=0.05)
     for one, other in (
@@ -62,7 +59,7 @@ def test_a_weight_is_as_many_equal_rows(name, unit):
     ):
         assert one == (None if other is None else pytest.approx(other, abs=0.02))
     unweighted = trained(Arrays(X, y), **parameters).J
-    assert unweighted is not None and abs(unweighted - plain.J) > 0.001 * plain.J
+    assert abs(unweighted - plain.J) > 0.001 * plain.J
 
 
 def test_held_out_sets_count_weights():
@@ -101,37 +98,21 @@ def test_an_epoch_reports_rows_and_no_steps():
     assert outcome.steps == 2 * (2 * ROWS // 2 + ROWS // 2)
 
 
-def written(path, X, y, costs=None):
-    lines = []
-    for i, (label, x) in enumerate(zip(y, X, strict=True)):
-        cost = "" if costs is None else f" cost:{costs[i]:g}"
-        lines.append(f"{label}{cost} " + " ".join(f"{j}:{v:.9g}" for j, v in enumerate(x, 1)))
-    path.write_text("".join(line + "\n" for line in lines))
-    return str(path)
-
-
-LOSSES = {
-    "hinge": lambda z: np.maximum(0, 1 - z),
-    "squared-hinge": lambda z: np.maximum(0, 1 - z) ** 2,
-    "log": lambda z: np.logaddexp(0, -z),
-}
-
-
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", LINEAR_LOSSES)
 def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path, loss):
     X, y = rows(2)
     y = 2 * y - 1
     first = np.arange(ROWS) < 300
     start = str(tmp_path / "start")
-    train(written(tmp_path / "first", X[first], y[first]), start, algorithm="sgd", loss=loss)
+    train(write_rows(tmp_path / "first", y[first], X[first]), start, algorithm="sgd", loss=loss)
     X, y = X[~first], y[~first]
     weights = np.random.default_rng(5).integers(0, 4, len(y)).astype(float)
     repeated = np.repeat(np.arange(len(y)), weights.astype(int))
     (tmp_path / "weights").write_text("".join(f"{weight:g}\n" for weight in weights))
     sources = {
-        "repeated": (written(tmp_path / "r", X[repeated], y[repeated]), {}),
-        "cost": (written(tmp_path / "c", X, y, weights), {}),
-        "file": (written(tmp_path / "f", X, y), {"row_weights": str(tmp_path / "weights")}),
+        "repeated": (write_rows(tmp_path / "r", y[repeated], X[repeated]), {}),
+        "cost": (write_rows(tmp_path / "c", y, X, 1, weights), {}),
+        "file": (write_rows(tmp_path / "f", y, X), {"row_weights": str(tmp_path / "weights")}),
         "plain": (str(tmp_path / "f"), {}),
     }
     losses, w = {}, {}
@@ -139,7 +120,7 @@ def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path, loss):
         train(data, str(tmp_path / name), algorithm="sgd", update=start, **options)
         model = load(str(tmp_path / name)).model
         z = y * (X @ model.w[:, 0] + model.b[0]) * (1 if model.labels[0] == "1" else -1)
-        losses[name] = float(weights @ LOSSES[loss](z)) / weights.sum()
+        losses[name] = float(weights @ LINEAR_LOSSES[loss](z)) / weights.sum()
         w[name] = np.append(model.w, model.b)
         assert float(model.metadata["t"]) == 300 + (len(y) if name == "plain" else weights.sum())
     assert (w["cost"] == w["file"]).all()
@@ -152,16 +133,16 @@ def test_the_progressive_loss_of_an_update_is_a_weighted_mean(tmp_path):
     X, y = rows(2)
     y = 2 * y - 1
     start = str(tmp_path / "start")
-    train(written(tmp_path / "first", X[:300], y[:300]), start, algorithm="sgd")
+    train(write_rows(tmp_path / "first", y[:300], X[:300]), start, algorithm="sgd")
     weights = np.random.default_rng(5).integers(1, 9, len(y)).astype(float)
-    data = written(tmp_path / "d", X, y, weights)
+    data = write_rows(tmp_path / "d", y, X, 1, weights)
     found = train(
         data, str(tmp_path / "m"), algorithm="sgd", update=start, update_rate=1e-300
     ).outcome
     model = load(start).model
     f = X @ model.w[:, 0] + model.b[0]
     z = y * f * (1 if model.labels[0] == "1" else -1)
-    expected = np.average(LOSSES["hinge"](z), weights=weights)
+    expected = np.average(LINEAR_LOSSES["hinge"](z), weights=weights)
     assert found.progressive_loss == pytest.approx(expected)
     assert found.progressive_errors == pytest.approx(np.average(z <= 0, weights=weights))
 
