@@ -162,8 +162,7 @@ def train(tmp_path, capsys):
 
     def run(data, *words):
         model = tmp_path / f"{next(numbers)}.model"
-        arguments = ["randsvm", *map(str, words), str(data), str(model)]
-        run_train(*arguments)
+        run_train("randsvm", *words, data, model)
         return TrainRun(model, capsys.readouterr().err)
 
     return run
@@ -175,8 +174,7 @@ def predict(tmp_path, capsys):
 
     def run(data, model, *words):
         output = tmp_path / "output"
-        arguments = [*map(str, words), str(data), str(model), str(output)]
-        run_predict(*arguments)
+        run_predict(*words, data, model, output)
         return PredictRun(output.read_text().splitlines(), *capsys.readouterr())
 
     return run

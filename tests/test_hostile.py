@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import json
 import re
 import subprocess
@@ -21,7 +20,7 @@ import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
-from model_files import load_model
+from model_files import load_model, resealed
 from rows import LabelTable, parse
 
 from randsvm.errors import DataError, ModelError
@@ -52,7 +51,6 @@ def process(folder, *words, stdin=()):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as child:
-        assert child.stdin and child.stdout and child.stderr
         with contextlib.suppress(BrokenPipeError):  # the process has stopped reading
             for piece in stdin:
                 child.stdin.write(piece)
@@ -179,8 +177,7 @@ def own_models(tmp_path_factory):
         ("map", "sgd", "numbers", "-t", "poly", "--components", "3"),
     ):
         path = folder / "model"
-        arguments = [algorithm, "-q", *words, str(folder / data), str(path)]
-        run_train(*arguments)
+        run_train(algorithm, "-q", *words, folder / data, path)
         found[kind] = path.read_bytes()
     return found
 
@@ -191,12 +188,6 @@ def refused(path, content):
         load_model(path)
     assert re.fullmatch(rf"{re.escape(str(path))}(:[0-9]+)*: expected [^\n]*", str(caught.value))
     return str(caught.value)
-
-
-def resealed(content):
-    """Return a model with a correct checksum, as somebody who alters it on purpose writes it."""
-    text = content[: content.index(b"# randsvm sha256 ")]
-    return text + b"# randsvm sha256 %s\n" % hashlib.sha256(text).hexdigest().encode()
 
 
 HUGE = {

@@ -142,8 +142,7 @@ def assert_finite(learnt, data):
     text = learnt.model.read_text()
     assert NOT_FINITE.findall(text) == []
     scores = learnt.model.with_name("scores")
-    arguments = ["--scores", str(data), str(learnt.model), str(scores)]
-    run_predict(*arguments)
+    run_predict("--scores", data, learnt.model, scores)
     f = np.array(scores.read_text().split(), float)
     assert len(f) == len(data.read_text().splitlines())
     assert np.isfinite(f).all()

@@ -440,13 +440,6 @@ def test_p_j_violators_and_errors_are_those_of_the_written_model(tmp_path, made,
 # ---- LIBLINEAR's format -----------------------------------------------------------------------
 
 
-def relabelled(path, to, names):
-    """Return a set of `clouds` in which class k is named names[k - 1]."""
-    lines = [line.split(" ", 1) for line in path.read_text().splitlines(keepends=True)]
-    to.write_text("".join(f"{names[int(label) - 1]} {rest}" for label, rest in lines))
-    return to
-
-
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
 @pytest.mark.parametrize(
     "names",
@@ -459,9 +452,9 @@ def relabelled(path, to, names):
     ],
     ids=" ".join,
 )
-def test_liblinear_predicts_the_same_from_our_model(tmp_path, made, predict, names, multiclass):
-    path, _, X = made("clouds", 300, 0, len(names))
-    path = relabelled(path, tmp_path / "data", names)
+def test_liblinear_predicts_the_same_from_our_model(tmp_path, predict, names, multiclass):
+    y, X = oracle.clouds(300, 0, len(names))
+    path = oracle.write_rows(tmp_path / "data", [names[int(k) - 1] for k in y], X)
     learnt = learn("sgd", path, tmp_path / "m", "--multiclass", multiclass)
     labels, values = oracle.liblinear_predictions(learnt.model, X)
     predicted, scores = predict(path, learnt.model), predict(path, learnt.model, "--scores")
@@ -494,13 +487,6 @@ def test_early_stopping_keeps_the_weights_of_the_best_held_out_epoch(tmp_path, m
 # ---- class weights ----------------------------------------------------------------------------
 
 
-def unequal_classes(rows, share):
-    """Return overlapping clouds in which this share of the rows has y = +1."""
-    rng = np.random.default_rng(8)
-    y = np.where(rng.random(rows) < share, 1.0, -1.0)
-    return y, oracle.as_float32(rng.normal(size=(rows, 5)) + 0.7 * y[:, None])
-
-
 # Rows whose gradient is hundreds of times the mean one, because of their weight or their length.
 LARGE_GRADIENTS = {
     "balanced": (0.02, 1, ("-w", "balanced")),
@@ -515,7 +501,9 @@ def test_rows_with_large_gradients_do_not_make_the_weights_explode(
     tmp_path, loss, share, length, words
 ):
     """The model is better than w = 0."""
-    y, X = unequal_classes(4000, share)
+    rng = np.random.default_rng(8)
+    y = np.where(rng.random(4000) < share, 1.0, -1.0)
+    X = rng.normal(size=(4000, 5)) + 0.7 * y[:, None]
     # Squared, the loss of a row of length 1,000 outweighs all others: a step that suits it is none
     # for them.
     X[::500] *= min(length, 20) if loss == "squared-hinge" else length

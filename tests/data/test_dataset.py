@@ -211,13 +211,11 @@ def assert_equals_rows(D, y, X):
 
 # ---- rows in random order -------------------------------------------------------------------
 
-# Several batches of pieces from several chunks.
-PIECES = {"piece_rows": 20, "batch_rows": 130}
-
 
 @pytest.fixture
 def pieces(set_sizes):
-    set_sizes(**PIECES)
+    """Let a pass have several batches of pieces from several chunks."""
+    set_sizes(piece_rows=20, batch_rows=130)
 
 
 @pytest.fixture

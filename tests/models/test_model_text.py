@@ -13,13 +13,14 @@ from liblinear import liblinear as bindings
 from liblinear import liblinearutil
 from libsvm import svmutil
 from model_files import (
+    KernelModel,
     SealedStream,
     configuration_and_gap,
     features_of,
     format_of,
-    is_kernel_model,
     load_model,
     read_body,
+    resealed,
     runs_of,
     save_model,
     split_trailer,
@@ -75,7 +76,7 @@ def test_a_model_is_read_as_it_was_written(kind, written, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_programs_predict_the_same_or_refuse_the_file(kind, written, capfd):
     model = KINDS[kind]
-    kernel = is_kernel_model(model)
+    kernel = isinstance(model, KernelModel)
     loaded = (svmutil.svm_load_model if kernel else liblinearutil.load_model)(str(written))
     if kind == "zero-based":
         return  # LIBSVM's programs have no index base
@@ -161,11 +162,6 @@ def sealed(body=BODY, items=METADATA):
     writer.write(body)
     writer.seal(items)
     return stream.getvalue()
-
-
-def resealed(text):
-    """`text` with a right sha256 line, as an editor of the model might make it."""
-    return text + b"# randsvm sha256 " + hashlib.sha256(text).hexdigest().encode() + b"\n"
 
 
 def test_the_trailer_is_lines_of_json_and_the_sha256_of_all_before_its_line():

@@ -5,7 +5,8 @@ import gzip
 import numpy as np
 import oracle
 import pytest
-from commands import STANDARD_OUTPUTS, run_predict, run_train
+from base import STANDARD_OUTPUTS
+from commands import run_predict, run_train
 from csr_rows import csr
 from libsvm import svmutil
 from model_files import kernel_model, load_model

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from randsvm.cli import predict as predicting
 from randsvm.cli import train as training
-from randsvm.files import STANDARD_OUTPUTS as OUTPUTS
-
-# The names of outputs that mean standard output.
-STANDARD_OUTPUTS = OUTPUTS
 
 
 def run_train(*words: object) -> None:

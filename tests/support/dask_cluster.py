@@ -46,9 +46,9 @@ class DaskCluster:
 
     def add(self, folder: Path | None = None, memory: str = "0") -> subprocess.Popen[bytes]:
         """Start one more worker. folder: its working folder; memory: its limit for Dask."""
-        arguments = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", memory]
-        arguments = ["--scheduler-file", str(self.file), *arguments]
-        self.workers.append(self._start("worker", *arguments, folder=folder))
+        options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", memory]
+        started = self._start("worker", "--scheduler-file", self.file, *options, folder=folder)
+        self.workers.append(started)
         return self.workers[-1]
 
     def kill(self, number: int = -1) -> None:

@@ -281,7 +281,10 @@ def _by_blocks(
     kernel: Kernel, X: np.ndarray, Z: np.ndarray, beta: np.ndarray, arithmetic: str
 ) -> Sums:
     wide, unit = arithmetic == "double-double", UNIT[arithmetic]
-    x, z, c = (pair_of(each) if wide else _float64_pair(each) for each in (X, Z, beta))
+    x, z, c = (
+        pair_of(each) if wide else (each.astype(np.float64), np.zeros(each.shape))
+        for each in (X, Z, beta)
+    )
     norm = float(np.linalg.norm(np.maximum(np.abs(x[0]).max(axis=0), np.abs(z[0]).max(axis=0))))
     columns = min(len(Z), 128)
     rows = max(1, BLOCK // columns)
@@ -306,10 +309,6 @@ def _by_blocks(
     found = zip(*(np.where(known, each, 0.0).tolist() for each in u), strict=True)
     centres = [Fraction(high) + Fraction(low) for high, low in found]
     return Sums(_objects(centres), np.where(known, radii, inf))
-
-
-def _float64_pair(values: np.ndarray) -> Pair:
-    return values.astype(np.float64), np.zeros(values.shape)
 
 
 def _sum_of_columns(x: Pair) -> Pair:

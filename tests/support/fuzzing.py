@@ -7,7 +7,6 @@ seed repeats a case.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import re
@@ -24,6 +23,7 @@ from commands import run_train
 from fuzzing_commands import Lines, Logs
 from liblinear import liblinearutil
 from libsvm import svm, svmutil
+from model_files import SEAL, resealed
 from scipy import sparse
 
 from randsvm.arrays import squared_norms
@@ -116,9 +116,10 @@ LABELS = (b"1", b"-1", b"+1", b"1.0", b"2", b"spam", b"a-long-label", b"?", b"0.
 LINE_ENDS = (b"\n", b"\n", b"\n", b"\r\n", b" \n", b" # x\n", b"\n\n")
 
 
-def made_text(chance: random.Random) -> bytes:
-    """Return rows that are legal, except that kinds of labels may be mixed."""
-    return b"".join(_made_row(chance) for _ in range(chance.choice((1, 3, 10))))
+def make_text(chance: random.Random) -> bytes:
+    """Return rows that are legal, except that kinds of labels may be mixed, or damaged rows."""
+    content = b"".join(_made_row(chance) for _ in range(chance.choice((1, 3, 10))))
+    return damaged(content, chance) if chance.random() < 0.8 else content
 
 
 def _made_row(chance: random.Random) -> bytes:
@@ -182,7 +183,6 @@ def _refused_at(content: bytes, options: dict[str, Any], place: tuple[int, int])
 # ---- models -------------------------------------------------------------------------------------
 
 TRAILER = re.compile(rb"(?:\A|\n)# randsvm ")
-SEAL = b"# randsvm sha256 "
 TRAILER_WORDS = [
     *WORDS,
     b'# randsvm features "1-2147483647"\n',
@@ -229,8 +229,7 @@ def valid_models(folder: Path) -> list[bytes]:
     oracle.write_svmlight(folder / "plain", y, X)
     (folder / "words").write_text(oracle.svmlight_text(np.where(y > 0, "ham", "spam").tolist(), X))
     for *words, data in OURS:
-        arguments = [*map(str, words), "-q", str(folder / data), str(path)]
-        run_train(*arguments)
+        run_train(*words, "-q", folder / data, path)
         found.append(path.read_bytes())
     return found
 
@@ -260,7 +259,7 @@ class Models:
         if content in self.valid:
             return "accepted"
         if TRAILER.search(content):
-            assert content == resealed(content[: content.index(SEAL)]), "an altered model"
+            assert content == resealed(content), "an altered model"
             self._predict(loaded)
             return "accepted"
         self._compare(content, loaded)
@@ -305,11 +304,6 @@ class Models:
                 if index <= len(x):
                     x[index - 1] = value
         return oracle.liblinear_predictions(self.path, X)[1]
-
-
-def resealed(text: bytes) -> bytes:
-    """Return `text` with a correct sha256 line."""
-    return text + SEAL + hashlib.sha256(text).hexdigest().encode() + b"\n"
 
 
 def in_order(content: bytes) -> bool:
@@ -398,8 +392,3 @@ class Fuzz:
     def one(self, reader: str, chance: random.Random) -> str:
         make, check = self.readers[reader]
         return check(make(chance), chance)
-
-
-def make_text(chance: random.Random) -> bytes:
-    content = made_text(chance)
-    return damaged(content, chance) if chance.random() < 0.8 else content

@@ -164,9 +164,6 @@ class Lines:
         finally:
             os.chdir(here)
             assert {name: (self.folder / name).read_bytes() for name in self.kept} == self.kept
-            self._clean()
-
-    def _clean(self) -> None:
-        for path in self.folder.iterdir():
-            if path.name not in {*self.kept, "old"} and path.is_file():
-                path.unlink()
+            for path in self.folder.iterdir():
+                if path.name not in {*self.kept, "old"} and path.is_file():
+                    path.unlink()

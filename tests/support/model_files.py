@@ -5,6 +5,7 @@ The only way from tests to the modules of randsvm.models.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,15 @@ features_of = model_text.features_of
 SealedStream = model_text.SealedStream
 
 
+SEAL = b"# randsvm sha256 "
+
+
+def resealed(content: bytes) -> bytes:
+    """Return a model with a right sha256 line, as somebody who edits the model may write it."""
+    text = content.partition(SEAL)[0]
+    return text + SEAL + hashlib.sha256(text).hexdigest().encode() + b"\n"
+
+
 # ---- models -------------------------------------------------------------------------------------
 
 
@@ -70,10 +80,6 @@ def kernel_model(kernel: tuple[Any, ...], **fields: Any) -> Any:
     """
     kind = PairwiseModel if "own" in fields else KernelModel
     return kind(kernel=Kernel(*kernel), **fields)
-
-
-def is_kernel_model(model: Any) -> bool:
-    return isinstance(model, KernelModel)
 
 
 def predicts_by_cells(model: Any) -> bool:

@@ -307,9 +307,6 @@ class LinearFile(NamedTuple):
         f, names = self.decisions(X), np.array([float(word) for word in self.label])
         return names[np.where(f[:, 0] > 0, 0, 1) if f.shape[1] == 1 else f.argmax(axis=1)]
 
-    def accuracy(self, y: np.ndarray, X: np.ndarray) -> float:
-        return float((self.labels(X) == y).mean())
-
 
 def read_linear(path: Path, d: int) -> LinearFile:
     """A model of LIBLINEAR's format with rows for the features 1 .. d at most."""

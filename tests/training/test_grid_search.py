@@ -2,6 +2,7 @@
 training.
 """
 
+import itertools
 import json
 import re
 
@@ -159,7 +160,7 @@ def test_the_winner_of_a_grid_is_trained_on_all_rows(tmp_path, write_set, name, 
     every, (searched,) = found.of("tried"), found.of("searched")
     assert len(every) == np.prod([len(values) for values in grid.values()])
     combinations = {tuple(one["values"][FIELDS[flag]] for flag in grid) for one in every}
-    assert combinations == set(all_of(list(grid.values())))
+    assert combinations == set(itertools.product(*grid.values()))
     best = searched["tried"][0]
     sign = 1 if kind == "svr" else -1
     scores = [sign * one["score"] for one in searched["tried"]]
@@ -170,11 +171,6 @@ def test_the_winner_of_a_grid_is_trained_on_all_rows(tmp_path, write_set, name, 
     assert found.body == straight.body
     assert found.metadata["searched"] == len(every)
     assert f"= {best['score']:g}" in capsys.readouterr().out
-
-
-def all_of(values):
-    grids = np.meshgrid(*values, indexing="ij")
-    return list(zip(*(grid.ravel().tolist() for grid in grids), strict=True))
 
 
 def test_each_combination_has_the_score_of_a_separate_cross_validation(tmp_path, write_set):

@@ -60,7 +60,6 @@ def by_log_distance(D, params):
     """Return an accuracy that is highest at C = 2^2.5, gamma = 2^-3.5 and decreases with the
     distance.
     """
-    assert isinstance(params.gamma, float)
     distance = math.hypot(math.log2(params.C) - 2.5, math.log2(params.gamma) + 3.5)
     return predict_share(0.95 - distance / 40)
 
