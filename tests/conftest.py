@@ -1,7 +1,5 @@
 """Set up the test run, and define the fixtures that several test files share."""
 
-from __future__ import annotations
-
 import os
 
 # As the commands set it before they import numpy: the sums of BLAS depend on its number of threads.

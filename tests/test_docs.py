@@ -6,8 +6,6 @@ page run in order, in a folder with data/ and scripts/. A block that does not ru
 before it, `<!-- not run: REASON -->`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io
@@ -60,12 +58,15 @@ class Block(NamedTuple):
     reason: str | None
 
 
-def blocks(page):
-    """Return the fenced blocks of a page."""
+def blocks_of(text):
+    """Return the fenced blocks of a text in Markdown."""
     return [
-        Block(found["language"], found["text"], found["reason"])
-        for found in FENCED.finditer(page.read_text())
+        Block(found["language"], found["text"], found["reason"]) for found in FENCED.finditer(text)
     ]
+
+
+def blocks(page):
+    return blocks_of(page.read_text())
 
 
 def prose(page):
@@ -120,6 +121,10 @@ TOLERANCE = 0.02
 def skeleton(line):
     """Return the line with # in place of each number."""
     return " ".join(NUMBER.sub("#", line).split())
+
+
+def without_numbers(text):
+    return [skeleton(line) for line in text.splitlines()]
 
 
 def numbers_of(line):

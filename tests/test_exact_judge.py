@@ -1,7 +1,5 @@
 """The judge of certificates: hand-computed cases, LIBSVM's optima, and planted lies."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from fractions import Fraction

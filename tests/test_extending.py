@@ -1,7 +1,5 @@
 """The examples of docs/extending.md: each change applies to the package, and its program runs."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

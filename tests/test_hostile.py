@@ -4,8 +4,6 @@ other file.
 Tests measure the peak resident memory of processes, in megabytes; an idle process has about 60.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -71,8 +71,6 @@ def write_table(path, n):
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path, form):
     """The peak grows by 17 bytes a row at most, while parsed rows take 60 MB more."""
-    if form == "parquet":
-        pytest.importorskip("pyarrow")
     n = 120_000
     peaks = []
     for rows_of_table in (n, 4 * n):
@@ -91,7 +89,6 @@ def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path, form):
 @pytest.mark.slow
 def test_a_prediction_of_parquet_takes_at_most_300_mb(tmp_path):
     """The table is wide, and the model has 20,000 support vectors."""
-    pytest.importorskip("pyarrow")
     n, random = 21_500, np.random.default_rng(0)
     columns = {f"x{j}": random.normal(size=n).round(4) for j in range(12)}
     columns |= {f"t{j}": random.choice([f"word {i}" for i in range(13)], n) for j in range(28)}

@@ -13,13 +13,14 @@ import pytest
 from click.testing import CliRunner
 from commands import run_train
 from learning import read_log
+from sklearn import datasets, metrics
 
 pytest.importorskip("matplotlib")
 
 from base import page
 
 import randsvm
-from randsvm import plot
+from randsvm import SVC, SVR, plot
 from randsvm.cli.plot import main
 from randsvm.cli.train import train
 from randsvm.errors import TransferError
@@ -42,7 +43,6 @@ def run(tmp_path):
 
 
 def test_the_areas_and_the_confusion_are_those_of_scikit_learn(run, tmp_path):
-    metrics, datasets = (pytest.importorskip(f"sklearn.{name}") for name in ("metrics", "datasets"))
     data, model, _ = run
     X, y = datasets.load_svmlight_file(data)
     fitted = randsvm.load(model)
@@ -63,7 +63,6 @@ def test_the_areas_and_the_confusion_are_those_of_scikit_learn(run, tmp_path):
 
 
 def test_scores_of_arrays_and_of_files_agree(run):
-    datasets = pytest.importorskip("sklearn.datasets")
     data, model, _ = run
     X, y = datasets.load_svmlight_file(data)
     pictures = [plot.scores(data, model), plot.scores((X.toarray(), y), randsvm.load(model))]
@@ -75,9 +74,6 @@ def test_scores_of_arrays_and_of_files_agree(run):
 
 
 def test_an_estimator_is_drawn(tmp_path):
-    pytest.importorskip("sklearn")
-    from randsvm import SVC, SVR
-
     y, X = oracle.two_gaussians(80)
     names = np.where(y > 0, "yes", "no")
     assert len(plot.boundary((X, names), SVC().fit(X, names)).axes) == 2
@@ -230,9 +226,6 @@ def unwritable(path, text):
 def test_hostile_names_are_text(tmp_path):
     y, X = oracle.two_gaussians(60)
     labels = np.where(y > 0, HOSTILE, r"$\frac$")
-    pytest.importorskip("sklearn")
-    from randsvm import SVC
-
     drawn = Page(page.svg(plot.scores((X, labels), SVC().fit(X, labels))))
     assert "script" not in drawn.tags
     shown = page.text(HOSTILE)

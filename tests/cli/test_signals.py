@@ -1,7 +1,5 @@
 """Killed at any moment: a whole model or none, an exit within seconds, nothing left lying about."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ and compares every answer with one machine. Changes do not commute, so a change 
 twice or out of order is seen.
 """
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import random

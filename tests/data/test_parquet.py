@@ -116,8 +116,6 @@ def as_csv(value):
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_columns_and_rows_are_those_of_the_csv(tmp_path_factory, data):
-    import csv
-
     n = data.draw(st.integers(1, 30))
     cells = {
         name: data.draw(st.lists(kind, min_size=n, max_size=n)) for name, kind in CELLS.items()
@@ -172,7 +170,6 @@ def test_an_error_has_its_row_and_column(tmp_path, columns, problem):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({name: list(one) for name, one in columns.items()}), path)
     assert_refused(rf"t\.parquet:{problem}", path)
-    assert DataError.exit_code == 65
 
 
 def test_an_error_counts_the_rows_of_all_batches(tmp_path):
@@ -195,7 +192,6 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path):
         message = r"t\.parquet: expected a Parquet file"
         with pytest.raises(ContentError, match=message), open_table(path, "income", ignored="id"):
             pass
-    assert ContentError.exit_code == 65
 
 
 def test_kept_texts_with_line_ends_are_read_again(tmp_path):

@@ -80,7 +80,6 @@ def test_the_value_of_a_column_is_that_of_all_its_features(tmp_path):
 def test_values_of_columns_add_up_to_the_scores(tmp_path, form, capsys):
     data, model, test = trained(tmp_path, "-g", "1", classes=3)
     if form == "parquet":
-        pytest.importorskip("pyarrow")
         test.to_parquet(data := tmp_path / "test.parquet")
     elif form == "tsv":
         test.to_csv(data := tmp_path / "test.tsv", sep="\t", index=False)

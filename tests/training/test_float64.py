@@ -1,8 +1,6 @@
 """Features that float32 rounds: labels and values are those of svm-predict on the text, whichever
 way the rows come."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

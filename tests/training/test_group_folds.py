@@ -101,7 +101,6 @@ def tried(data, model, **options):
 
 
 def test_files_caches_tables_and_arrays_have_the_same_folds(path, tmp_path):
-    pytest.importorskip("pyarrow")
     y, X, qids = near_duplicates()
     expected = tried(path, None)
     assert len(expected) == 4

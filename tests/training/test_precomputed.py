@@ -2,8 +2,6 @@
 features, and refusals.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -106,16 +104,6 @@ def test_the_model_agrees_with_libsvms(tmp_path, set_sizes, kind, few):
     assert found.reshape(f.shape) == pytest.approx(f, rel=1e-6, abs=1e-6)
 
 
-# ---- optima -----------------------------------------------------------------------------------
-
-
-def optimum(D, task, C=1.0, epsilon=0.0, share=0.5):
-    case = random_problems.Case(
-        D.y, D.X, "randsvm", task, "precomputed", GAMMA, 0.0, 3, (C, C), epsilon, share, 0, 0, ()
-    )
-    return random_problems.optimum(case, D.square.astype(random_problems.exact))
-
-
 # ---- the same kernel from features ------------------------------------------------------------
 
 
@@ -184,7 +172,11 @@ def test_a_singular_kernel_is_certified(tmp_path, rounded):
     assert np.linalg.eigvalsh(linear.K)[0] < 0
     learnt = learn("randsvm", linear.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "-c", 10)
     assert learnt.outcome["gap"] <= 1e-3
-    best = optimum(D._replace(K=D.X @ D.X.T), "svc", C=10.0)
+    case = random_problems.Case(
+        D.y, D.X, "randsvm", "svc", "precomputed", GAMMA, 0.0, 3, (10.0, 10.0), 0.0, 0.5, 0, 0, ()
+    )
+    exact = D._replace(K=D.X @ D.X.T).square
+    best = random_problems.optimum(case, exact.astype(random_problems.exact))
     assert learnt.outcome["dual"] <= best.most * (1 + 1e-5)
     assert learnt.outcome["primal"] >= best.least * (1 - 1e-5)
 

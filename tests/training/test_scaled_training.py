@@ -161,14 +161,10 @@ def test_a_scaled_model_equals_the_model_of_scaled_rows(tmp_path, predict, words
     assert liblinearutil.load_model(str(mine.model)) is None
 
 
-def thin(rows, seed=0):
-    y, X = oracle.sparse_rows(rows, seed, 60)
-    return Data(y, oracle.as_float32(X * np.geomspace(0.01, 100, 60)))
-
-
 @pytest.mark.parametrize("name", ["minmax", "standard"])
 def test_a_full_feature_of_sparse_rows_is_centred(tmp_path, name):
-    data = thin(300)
+    y, X = oracle.sparse_rows(300, 0, 60)
+    data = Data(y, oracle.as_float32(X * np.geomspace(0.01, 100, 60)))
     data.X[:, 7] = oracle.as_float32(np.random.default_rng(44).uniform(1990, 2020, 300))
     expected = SPARSE[name]().fit_transform(sparse.csr_matrix(data.X)).toarray()
     expected[:, 7] = DENSE[name]().fit_transform(data.X[:, 7:8]).ravel()

@@ -1,7 +1,5 @@
 """Every task against LIBSVM: decision values, models that both read, certificates, warm starts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple

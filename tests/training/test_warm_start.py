@@ -1,7 +1,5 @@
 """Test --warm-start: an old model and today's rows give the same optimum in far fewer rounds."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
