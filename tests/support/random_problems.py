@@ -502,9 +502,8 @@ def check(case: Case, folder: Path, event: int | None = None) -> str:
         if not model.exists():
             return "no model when interrupted"
     except ParameterError as error:
-        if "scale the features" in str(error) and np.abs(K).max() > 1e30:
-            return "refused"
-        if "scale the features" in str(error) and case.size and lost_in_float32(K):
+        too_large = np.abs(K).max() > 1e30 or (case.size and lost_in_float32(K))
+        if "scale the features" in str(error) and too_large:
             return "refused"
         if "finds no margin" in str(error) and not has_margin(case, K):
             return "no margin"

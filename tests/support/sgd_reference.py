@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import oracle
 
-
-def loss(name: str, z: float) -> float:
-    if name == "hinge":
-        return max(0.0, 1 - z)
-    if name == "squared-hinge":
-        return max(0.0, 1 - z) ** 2
-    if name == "outside":
-        return max(0.0, -z)
-    return float(np.logaddexp(0, -z))
-
-
-def slope(name: str, z: float) -> float:
-    """Return dL/dz."""
-    if name == "hinge":
-        return -1.0 if z < 1 else 0.0
-    if name == "squared-hinge":
-        return -2 * max(0.0, 1 - z)
-    if name == "outside":
-        return -1.0 if z <= 0 else 0.0
-    return -1 / (1 + math.exp(z))
+LOSSES: dict[str, Callable[[Any], Any]] = {
+    **oracle.LINEAR_LOSSES,
+    "outside": lambda z: np.maximum(0, -z),
+}
+# dL/dz.
+SLOPES: dict[str, Callable[[float], float]] = {
+    "hinge": lambda z: -1.0 if z < 1 else 0.0,
+    "squared-hinge": lambda z: -2 * max(0.0, 1 - z),
+    "log": lambda z: -1 / (1 + math.exp(z)),
+    "outside": lambda z: -1.0 if z <= 0 else 0.0,
+}
 
 
 class Plain:
@@ -68,16 +61,16 @@ class Plain:
         if steps.crammer_singer:
             rival = max((k for k in range(K) if k != label), key=lambda k: f[k])
             z = f[label] - f[rival]
-            self.losses += weight * loss("hinge", z)
-            gradient[label] += weight * slope("hinge", z)
-            gradient[rival] -= weight * slope("hinge", z)
+            self.losses += weight * LOSSES["hinge"](z)
+            gradient[label] += weight * SLOPES["hinge"](z)
+            gradient[rival] -= weight * SLOPES["hinge"](z)
         else:
             signs = [1 if label == k else -1 for k in range(K)]
             self.losses += weight * sum(
-                loss(steps.loss, s * g) for s, g in zip(signs, f, strict=True)
+                LOSSES[steps.loss](s * g) for s, g in zip(signs, f, strict=True)
             )
             gradient = np.array(
-                [weight * s * slope(steps.loss, s * g) for s, g in zip(signs, f, strict=True)]
+                [weight * s * SLOPES[steps.loss](s * g) for s, g in zip(signs, f, strict=True)]
             ) / self.held_back(x, eta * weight)
         said = int(f.argmax()) if K > 1 else int(f[0] <= 0)
         self.errors += said != label
@@ -115,10 +108,10 @@ class Plain:
             self.b = self.b - eta * self.bias_rate() * steps.origin
         elif steps.origin:
             z = -self.b[0]
-            self.losses += steps.origin * loss(steps.loss, z)
+            self.losses += steps.origin * LOSSES[steps.loss](z)
             step = (
                 steps.origin
-                * slope(steps.loss, z)
+                * SLOPES[steps.loss](z)
                 / self.held_back(np.zeros(1), eta * steps.origin)
             )
             self.b = self.b + eta * self.bias_rate() * step
