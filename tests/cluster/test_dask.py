@@ -116,7 +116,8 @@ executor.REMOTE_ROWS = 0
 def watch(event):
     if type(event).__name__ == "Iteration":
         print("round", flush=True)
-api.train(sys.argv[1], sys.argv[2], "randsvm", watch, gamma=5, gap=1e-9, cluster=sys.argv[3])
+given = {"gamma": 5, "gap": 1e-9, "sample_size": 100}
+api.train(sys.argv[1], sys.argv[2], "randsvm", watch, cluster=sys.argv[3], **given)
 """
 
 
