@@ -69,29 +69,19 @@ def package_of(file):
 
 
 @cache
-def imports(path):
-    """Return full names of everything that a module imports, inside functions too."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            # A name may be a module of its own; what is none is in the module it comes from.
-            modules = {name for name in names if name.removeprefix("randsvm.") in FILES}
-            found |= modules | ({node.module} if modules != names else set())
-    return found
-
-
 def imported_names(path):
-    """Return the full names of what a test imports from the package."""
+    """Return the full names of what a module imports, inside functions too."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.partition(".")[0] == "randsvm"}
+    return found
+
+
+def our_names(path):
+    return {name for name in imported_names(path) if name.partition(".")[0] == "randsvm"}
 
 
 def is_public(name):
@@ -102,8 +92,9 @@ def is_public(name):
 
 def imported_modules(path):
     """Return the modules of the package that a module imports."""
-    ours = {name for name in imports(path) if name.partition(".")[0] == "randsvm"}
-    return {name.removeprefix("randsvm").lstrip(".") for name in ours} & FILES.keys()
+    names = {name.removeprefix("randsvm").lstrip(".") for name in our_names(path)}
+    # A name may be a module of its own; what is none is in the module it comes from.
+    return {name if name in FILES else name.rpartition(".")[0] for name in names} & FILES.keys()
 
 
 # The one statement of boxes and losses, also for packages that are independent of svm.
@@ -123,7 +114,7 @@ def test_a_module_imports_only_lower_layers(file):
 @pytest.mark.parametrize("path", sorted(TESTS.rglob("test_*.py")), ids=lambda path: path.stem)
 def test_a_test_imports_internal_modules_from_tests_support_only(path):
     """A redesign then changes modules of tests/support, and no test."""
-    names = {name.partition(".")[2] for name in imported_names(path)}
+    names = {name.partition(".")[2] for name in our_names(path)}
     assert {name for name in names if name not in PUBLIC_NAMES and not is_public(name)} == set()
 
 
@@ -140,6 +131,6 @@ def test_only_the_listed_modules_import_a_library(library):
     users = {
         file
         for file, path in FILES.items()
-        if any(name.partition(".")[0] == library for name in imports(path))
+        if any(name.partition(".")[0] == library for name in imported_names(path))
     }
     assert users <= LIBRARY_USERS[library]

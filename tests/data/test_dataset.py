@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import (
+    Draws,
     by_class,
+    dataset,
     matrix_of,
     open_rows,
     parts_of,
-    random_subset,
     sample,
     shuffled_batches,
     two_classes,
@@ -162,7 +163,7 @@ def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(small,
     path = small("".join(f"{label} 1:{i}\n" for i, label in enumerate(labels)))
     with open_rows(path, **SMALL) as D:
         D = two_classes(D)
-        S = D.points(random_subset(D, r, 0))
+        S = D.points(dataset.random_subset(D, r, Draws(0)))
         assert np.count_nonzero(S.y > 0) >= min(least, rare)
         assert len(S) == r
 

@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from rows import shard_states, state_cell
+from rows import StateCell, shard_states
 
 
 def append_word(word):
@@ -55,7 +55,7 @@ def test_a_query_waits_for_an_interrupted_query_of_the_same_state():
         assert go_on.wait(60)
         state.append("slow")
 
-    cell = state_cell()
+    cell = StateCell([])
     with ThreadPoolExecutor(2) as pool:
         interrupted = pool.submit(cell.query, 0, [slow], list)
         assert begun.wait(60)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import chunk, fail_once, spilling_store
+from rows import Store, chunk, fail_once
 from scipy import sparse
 
 from randsvm.errors import SpillError
@@ -21,7 +21,7 @@ def chunk_of(number):
 @pytest.mark.parametrize("failing", [0, 1, 2, 3])
 def test_a_single_failed_write_loses_no_chunk(monkeypatch, operation, limit, failing):
     calls = fail_once(monkeypatch, operation, failing)
-    store, kept, failed = spilling_store(limit), [], []
+    store, kept, failed = Store(limit, None), [], []
     for number in (3, 1, 5, 0, 4, 2):
         try:
             store.append(chunk_of(number))

@@ -133,11 +133,6 @@ def sample(D: Dataset, m: int, *key: int) -> np.ndarray:
     return D.sample(Draw(*key), m)
 
 
-def random_subset(D: Dataset, r: int, seed: int) -> np.ndarray:
-    """Return the first random subset S of a run with this seed."""
-    return dataset.random_subset(D, r, Draws(seed))
-
-
 # ---- svmlight ---------------------------------------------------------------------------------
 
 
@@ -201,11 +196,6 @@ def chunk(
     )
 
 
-def spilling_store(limit: int) -> Store:
-    """Return a store of chunks that keeps `limit` bytes in memory."""
-    return Store(limit, None)
-
-
 def fail_once(patch: pytest.MonkeyPatch, operation: str, failing: int) -> list[Any]:
     """Let a call of "write" or "finish" of a spill file fail; return the list of all calls.
 
@@ -231,11 +221,6 @@ def shard_states(sizes: list[int]) -> Iterator[Any]:
     shards = [Shard(i, ends[i], ends[i + 1]) for i in range(len(sizes))]
     with ThreadPool(2) as pool:
         yield Executor(pool).states(lambda shard: [shard.number], shards)
-
-
-def state_cell() -> StateCell[list[Any]]:
-    """Return the state of one shard, an empty list."""
-    return StateCell([])
 
 
 # ---- rows by content --------------------------------------------------------------------------

@@ -87,11 +87,6 @@ def folds_of(D: Dataset, seed: int = 0, **search: Any) -> list[np.ndarray]:
     return list(CrossValidation.of(D, _job(seed, Search(**search))).assigned)
 
 
-def folds_of_probabilities(D: Dataset, seed: int) -> np.ndarray:
-    """Return the number of the fold of -b that holds out each row."""
-    return CrossValidation.of(D, _job(seed, Search(5))).assigned[0]
-
-
 def group_folds(groups: np.ndarray, y: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Return the number of the fold of each row; rows of a group stay together."""
     return cross_validation.assign_groups(groups, y, folds, Draw(seed, 1))

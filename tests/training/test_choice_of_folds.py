@@ -8,7 +8,6 @@ from learning import gaussians, learn
 from sklearn.model_selection import TimeSeriesSplit
 from trainings import (
     folds_of,
-    folds_of_probabilities,
     forward_folds,
     open_task,
     splits_of,
@@ -67,17 +66,15 @@ def test_forward_folds_are_those_of_scikit_learn(n, folds):
 # ---- errors -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["search", "probabilities", "subset"])
+@pytest.mark.parametrize("kind", ["search", "subset"])
 def test_the_seed_chooses_the_held_out_rows(tmp_path, kind):
     path, found = gaussians(203).save(tmp_path / "d"), list[Any]()
     for seed in (0, 0, 1):
         with open_task(path) as D:
             if kind == "subset":
                 found.append(subset_of(D, 100, seed).points(np.arange(100)).X.data)
-            elif kind == "search":
-                found.append(folds_of(D, seed, folds=5)[0])
             else:
-                found.append(folds_of_probabilities(D, seed))
+                found.append(folds_of(D, seed, folds=5)[0])
     assert (found[0] == found[1]).all()
     assert (found[0] != found[2]).any()
 
