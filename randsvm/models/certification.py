@@ -114,7 +114,7 @@ def certify(
     loaded = load(model, float64=True)
     if not isinstance(loaded, KernelModel):
         raise ModelError(f"{model}: expected a model in LIBSVM's format, found one of LIBLINEAR")
-    if loaded.task == "svc" and len(loaded.labels) < 2:
+    if loaded.prediction_type == "svc" and len(loaded.labels) < 2:
         raise ModelError(f"{model}: expected a model of two or more classes")
     with listening(watch):
         judge = Judge(loaded, params)
@@ -378,7 +378,7 @@ class Machine(NamedTuple):
 def machines_of(model: KernelModel) -> list[Machine]:
     """Return the binary problem of each decision value of a model."""
     names, pairs = model.labels, isinstance(model, PairwiseModel)
-    if model.task != "svc":
+    if model.prediction_type != "svc":
         return [Machine("")]
     if len(names) == 2:
         return [Machine("", 0, 1)]
@@ -428,7 +428,7 @@ class Judge:
         self, machine: Machine, y: np.ndarray, weights: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return y of some rows in a machine, and their weights, 0 for rows of other classes."""
-        if self.model.task != "svc":
+        if self.model.prediction_type != "svc":
             return np.zeros(len(y)) if self.model.is_one_class else y, weights
         first = y == machine.first
         mine = first | (y == machine.other) | (machine.other is None)
@@ -456,9 +456,9 @@ class Judge:
         if self.finds_tube:
             residuals = np.array([y - f[:, 0], weights, errors[:, 0]])
         counts = np.array([weights.sum()])
-        if model.task == "svc":
+        if model.prediction_type == "svc":
             counts = np.bincount(y.astype(np.int64), weights, len(model.labels))
-        target = 1.0 if model.task == "svc" else float(np.abs(targets).max(initial=0.0))
+        target = 1.0 if model.prediction_type == "svc" else float(np.abs(targets).max(initial=0.0))
         if model.has_row_numbers:
             # As in the training, objectives of one-class do not count as 0 then.
             diagonal, most = 0.0, float(np.abs(text[2][text[1] != 0]).max(initial=0.0))
@@ -524,7 +524,7 @@ class Judge:
         tasks, B = [self.task(one, found) for one in self.machines], self.model.coefficients
         # The model of nu-SVC is divided by rho, and the sum of alpha was nu n.
         rho = np.ones(B.shape[1])
-        if self.model.nu and self.model.task == "svc":
+        if self.model.nu and self.model.prediction_type == "svc":
             sizes = np.abs(B).sum(axis=0)
             rho = np.array([one.absolute_sum for one in tasks]) / np.where(sizes, sizes, 1.0)
         beta, moved, near = B * rho, np.zeros_like(B), []

@@ -36,7 +36,7 @@ class KernelModel(Model):
 
     Two classes: f > 0 predicts the first label. Several classes: the largest f_c wins.
 
-    task : svc, svr (no labels) or one-class (labels 1, like the training rows, and -1)
+    prediction_type : svc, svr (no labels) or one-class (labels 1, like the training rows, and -1)
     Z : (m, d) CSR, support vectors; column j is the feature `features[j]`. float64 if the model is
     `float64`, else float32. With a precomputed kernel `features` has the row numbers of the support
     vectors in the training data, and each row of Z has one value: 1 in the column of its number.
@@ -46,7 +46,7 @@ class KernelModel(Model):
     nu : whether the task was nu-svc or nu-svr
     """
 
-    task: str
+    prediction_type: str
     kernel: Kernel
     Z: CsrMatrix
     beta: np.ndarray
@@ -63,7 +63,7 @@ class KernelModel(Model):
         names = [name for name in ("gamma", "coef0", "degree") if name in KERNELS[kernel.name]]
         return {
             "format": "libsvm",
-            "task": self.task,
+            "task": self.prediction_type,
             "kernel": kernel.name,
             **{name: getattr(kernel, name) for name in names},
             "support_vectors": len(self.beta),
@@ -116,7 +116,7 @@ class KernelModel(Model):
     @property
     def _prefers_float32(self) -> bool:
         """Return whether labels follow from float32 sums where rounding cannot change them."""
-        return self.task != "svr" and self.kernel.name == "rbf"
+        return self.prediction_type != "svr" and self.kernel.name == "rbf"
 
     def _decision_in_float64(self, X: Matrix, extra: np.ndarray) -> np.ndarray:
         return self._f(evaluate_expansions(self._float64, X, extra))

@@ -65,7 +65,7 @@ def write(model: KernelModel, path: str) -> None:
     Raise ModelError, before `path` changes, for numbers that are not finite.
     """
     Z, beta, kernel = model.Z, model.beta, model.kernel
-    is_svc, two = model.task == "svc", len(model.b) == 1
+    is_svc, two = model.prediction_type == "svc", len(model.b) == 1
     nr_sv = None
     if isinstance(model, PairwiseModel):
         nr_sv = np.bincount(model.own, minlength=len(model.labels)).tolist()
@@ -84,7 +84,7 @@ def write(model: KernelModel, path: str) -> None:
     A, B = (None, None) if model.sigmoid is None else model.sigmoid.tolist()
     # A number has at most 24 characters; LIBSVM's reader takes 80.
     header = {
-        "svm_type": [(NU_TYPES if model.nu else TYPES)[model.task]],
+        "svm_type": [(NU_TYPES if model.nu else TYPES)[model.prediction_type]],
         "kernel_type": [{ours: name for name, ours in KERNELS_OF_LIBSVM.items()}[kernel.name]],
         # LIBSVM writes only the parameters that the kernel uses.
         **{key: [getattr(kernel, key)] for key in KERNELS[kernel.name]},
@@ -114,7 +114,7 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
     """
     header = Header(content, name, HEADER_FORMAT)
     (svm_type,), (kernel_type,) = header.get("svm_type"), header.get("kernel_type")
-    task, nu, kernel_name = (
+    prediction_type, nu, kernel_name = (
         TASKS[svm_type],
         svm_type in NU_TYPES.values(),
         KERNELS_OF_LIBSVM[kernel_type],
@@ -134,7 +134,7 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
     decisions = nr_class * (nr_class - 1) // 2 if pairs or nr_class == 2 else nr_class
     b = -np.array(header.get("rho", decisions))
     with reading(name):
-        given = fields_of(header.trailer, task, nr_class, label)
+        given = fields_of(header.trailer, prediction_type, nr_class, label)
         given["float64"] = given["float64"] or float64
     names = "support vector", "support vectors (total_sv)"
     beta, rows = header.rows(total_sv, columns, *names, given["float64"])
@@ -145,22 +145,23 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
         features, given["zero_based"] = np.unique(indices), True
     shape = (len(rows), len(features))
     Z = CsrMatrix(values, np.searchsorted(features, indices), rows.indptr, shape)
-    given |= _probabilities(header, task, decisions)
-    given |= {"task": task, "nu": nu, "kernel": kernel, "features": features, "Z": Z, "b": b}
+    given |= _probabilities(header, prediction_type, decisions)
+    given |= {"prediction_type": prediction_type, "nu": nu, "kernel": kernel}
+    given |= {"features": features, "Z": Z, "b": b}
     if not pairs:
         return KernelModel(beta=beta, **given)
     return PairwiseModel(own=np.repeat(np.arange(nr_class), nr_sv), beta=beta, **given)
 
 
-def _probabilities(header: Header, task: str, decisions: int) -> dict[str, Any]:
+def _probabilities(header: Header, prediction_type: str, decisions: int) -> dict[str, Any]:
     """Return the fields of Model for probabilities."""
     counts = {"probA": decisions, "probB": decisions, "prob_density_marks": 10}
     found = {key: header.get(key, count) for key, count in counts.items() if key in header.lines}
     A, B, marks = (found.get(key) for key in counts)
     return {
-        "density_marks": np.array(marks) if task == "one-class" and marks else None,
-        "noise_scale": A[0] if task == "svr" and A else None,
-        "sigmoid": np.array([A, B]) if task == "svc" and A and B else None,
+        "density_marks": np.array(marks) if prediction_type == "one-class" and marks else None,
+        "noise_scale": A[0] if prediction_type == "svr" and A else None,
+        "sigmoid": np.array([A, B]) if prediction_type == "svc" and A and B else None,
     }
 
 

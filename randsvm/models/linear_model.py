@@ -175,10 +175,10 @@ def read(content: bytes, name: str, float64: bool) -> LinearModel:
     b = w[-1] * bias if bias >= 0 else np.zeros(columns)
     if nr_class < 2:
         raise ModelError(f"{name}: expected two classes or more, found {nr_class}")
-    task = "one-class" if solver == ONE_CLASS_SOLVER else "svc"
-    task = "svr" if solver in REGRESSION_SOLVERS else task
+    prediction_type = "one-class" if solver == ONE_CLASS_SOLVER else "svc"
+    prediction_type = "svr" if solver in REGRESSION_SOLVERS else prediction_type
     with reading(name):
-        given = fields_of(header.trailer, task, nr_class, label)
+        given = fields_of(header.trailer, prediction_type, nr_class, label)
         lines = given["metadata"]
         mapping = RandomMap.parse(lines.pop("map")) if "map" in lines else None
         if "probA" in lines:

@@ -168,18 +168,18 @@ def trailer_of(model: Model, has_labels: bool, **own: Any) -> dict[str, Any]:
 
 def fields_of(
     trailer: Mapping[str, Any] | None,
-    task: str,
+    prediction_type: str,
     nr_class: int,
     header_labels: tuple[int, ...] | None,
 ) -> dict[str, Any]:
     """Return the fields of Model from the trailer and the labels of the header.
 
-    task : svc, one-class or svr; trailer : None for a model of LIBSVM or LIBLINEAR, which parse
-    features as float64. Fields that the trailer lacks are None.
+    prediction_type : svc, one-class or svr; trailer : None for a model of LIBSVM or LIBLINEAR,
+    which parse features as float64. Fields that the trailer lacks are None.
     """
     lines = dict(trailer or {})
     labels = tuple(map(str, lines.pop("labels", header_labels or ())))
-    if task == "svc" and len(labels) != nr_class:
+    if prediction_type == "svc" and len(labels) != nr_class:
         raise ValueError(f"expected {nr_class} labels")
     names = ("scale_shift", "scale_factor", "conformal_scores", "conformal_ranks")
     shift, factor, scores, ranks = (
@@ -196,7 +196,7 @@ def fields_of(
     if scores is not None and ranks is not None:
         conformal = NonconformityScores(scores, ranks)
     return {
-        "labels": {"svc": labels, "one-class": ONE_CLASS_LABELS, "svr": ()}[task],
+        "labels": {"svc": labels, "one-class": ONE_CLASS_LABELS, "svr": ()}[prediction_type],
         "zero_based": lines.pop("index_base", 1) == 0,
         "float64": lines.pop("values", None) == "float64" or trailer is None,
         "seen": features,

@@ -352,7 +352,7 @@ def assemble(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> KernelM
     """
     problem = solutions[0].problem
     fields: dict[str, Any] = {
-        "task": problem.prediction_type,
+        "prediction_type": problem.prediction_type,
         "nu": problem.absolute_sum > 0,
         "kernel": Kernel.of(problem),
         "features": subtasks.D.summary.features,
@@ -408,7 +408,7 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
         w=machine.Z.column_products(machine.beta),
         b=machine.b,
         solver=SOLVER_OF_REGRESSION_LOSS["hinge"]
-        if machine.task == "svr"
+        if machine.prediction_type == "svr"
         else LOSSES["hinge"].solver,
         mapping=mapping,
         features=machine.features,
@@ -442,7 +442,7 @@ class OldModel:
 
     @property
     def task(self) -> str:
-        return "nu-" * self.model.nu + self.model.task
+        return "nu-" * self.model.nu + self.model.prediction_type
 
     def starts(self, subtasks: Subtasks, C: float) -> Callable[[int, Subtask], Start | None]:
         """Return a function of the number of a subtask, and the subtask, that returns its start.
@@ -460,18 +460,18 @@ class OldModel:
             of_rows = numbers[D.labels()[known.rows].astype(np.int64)]
         rows, at = known.pairs(np.abs(model.beta).max(axis=1), own, of_rows)
 
-        def start_of(number: int, task: Subtask) -> Start | None:
+        def start_of(number: int, subtask: Subtask) -> Start | None:
             sides = subtasks.pairs[number] if subtasks.pairs else (number,)
             every = self._coefficients(*(int(numbers[side]) for side in sides))
-            own_rows, beta = task.within(rows, every[at])
+            own_rows, beta = subtask.within(rows, every[at])
             if len(own_rows) < MIN_FOUND_PART * np.count_nonzero(every):
                 text = "--warm-start: few of its support vectors are rows of the data, so the "
                 text += "training starts from nothing"
                 emit_once(text, Notice(text))
                 return None
             factor = self.proportion(C)
-            if task.problem.absolute_sum:
-                factor = task.problem.absolute_sum / np.abs(every).sum()
+            if subtask.problem.absolute_sum:
+                factor = subtask.problem.absolute_sum / np.abs(every).sum()
 
             def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
                 scan.continue_from(Coefficients(own_rows, beta * factor))
@@ -484,7 +484,7 @@ class OldModel:
     def _class_numbers(self, labels: Sequence[str]) -> np.ndarray:
         """Return the number of each of these labels in the model, (classes,) int64; [0] without
         classes."""
-        if self.model.task != "svc":
+        if self.model.prediction_type != "svc":
             return np.zeros(1, np.int64)
         old, new = _values_of(self.model.labels), _values_of(labels)
         if sorted(old) != sorted(new):
@@ -513,10 +513,10 @@ class OldModel:
         given: None stands for all options. Raises ModelError if the model is for another task.
         """
         given = frozenset(self._values) if given is None else given
-        if "task" in given and prediction_type_of(params.task) != self.model.task:
+        if "task" in given and prediction_type_of(params.task) != self.model.prediction_type:
             raise ModelError(
                 f"{self.path}: expected a model of -s {params.task} to start from, found one of "
-                f"-s {self.model.task}"
+                f"-s {self.model.prediction_type}"
             )
         pairs = isinstance(self.model, PairwiseModel)
         if params.multiclass and pairs != (params.multiclass == "ovo"):
@@ -542,7 +542,7 @@ class OldModel:
             "kernel": kernel.name,
         }
         values |= {name: getattr(kernel, name) for name in KERNELS[kernel.name]}
-        if self.model.task == "svc" and len(self.model.labels) > 2:
+        if self.model.prediction_type == "svc" and len(self.model.labels) > 2:
             values["multiclass"] = "ovo" if isinstance(self.model, PairwiseModel) else "ovr"
         values |= {} if self.cost is None else {"C": self.cost}
         for name, letter in (("epsilon", "-p"), ("nu", "-n")):
@@ -572,7 +572,7 @@ class OldModel:
 
     def proportion(self, C: float) -> float:
         """Return C relative to the model's C; 1 if that is unknown, and for novelty detection."""
-        return C / self.cost if self.cost and self.model.task != "one-class" else 1.0
+        return C / self.cost if self.cost and self.model.prediction_type != "one-class" else 1.0
 
     def _matches(self, D: Dataset) -> Matches:
         """Return which unscaled rows of D are support vectors of the model."""

@@ -278,7 +278,7 @@ def test_rounding_that_adds_up_over_features_changes_no_label(gamma):
             ("rbf", gamma),
             features=np.arange(1, 1001, dtype=np.int32),
             labels=("1", "-1"),
-            task="svc",
+            prediction_type="svc",
             Z=ones,
             beta=np.ones((3, 1)),
             b=np.array([margin - 3]),

@@ -37,7 +37,7 @@ def machine(
         "seen": FOUR,
         "metadata": METADATA,
     } | given
-    return kernel_model(kernel, task=task, labels=labels, **fields)
+    return kernel_model(kernel, prediction_type=task, labels=labels, **fields)
 
 
 def linear(
