@@ -161,7 +161,7 @@ def _probabilities(header: Header, prediction_type: str, decisions: int) -> dict
     return {
         "density_marks": np.array(marks) if prediction_type == "one-class" and marks else None,
         "noise_scale": A[0] if prediction_type == "svr" and A else None,
-        "sigmoid": np.array([A, B]) if prediction_type == "svc" and A and B else None,
+        "sigmoid": np.array([A, B]) if prediction_type == "svc" and None not in (A, B) else None,
     }
 
 
