@@ -223,14 +223,13 @@ class Scan(RunningValues):
         gap: the gap that is asked for; None: that of the running values. most: the number of rows
         that may be computed in float64.
         """
-        points = self.completed(solution).points
         if math.isinf(self.added.total):
             # Values that were taken over have no known bound.
             self.return_to(solution)
             self.continue_from(self.coefficients)
             self.latest = None
         solution, V = self.examine(solution)
-        solution, running = replace(solution, points=points), V.certificate
+        running = V.certificate
         if not running.certified:
             yield solution, V
             return
