@@ -51,7 +51,9 @@ def test_an_example_works_after_its_change(title, tmp_path):
     done = subprocess.run(patch, cwd=tmp_path, input=example.change, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     compile_changed(example.change, tmp_path)
-    ended = run(example.program, tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    words = [sys.executable, "-c", example.program]
+    ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert without_numbers(ended.stdout) == without_numbers(example.printed)
 
@@ -63,13 +65,6 @@ def compile_changed(change, folder):
         words = [sys.executable, "-m", "Cython.Build.Cythonize", "--inplace", "--quiet", name]
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-def run(program, folder, package=None):
-    """Run a program in `folder` with the package that lies in `package`, or in `folder`."""
-    environment = {**os.environ, "PYTHONPATH": str(package or folder)}
-    words = [sys.executable, "-c", program]
-    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def test_the_page_has_an_example_for_each_part():

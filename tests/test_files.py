@@ -172,10 +172,9 @@ def test_an_output_is_the_file_that_the_kernel_would_open(tmp_path, monkeypatch,
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
     except OSError as error:
-        with refused(OutputError, 73, f"cannot create {path}: {error.strerror}"):
-            check_output(path)
-        with refused(OutputError, 73, f"cannot create {path}: {error.strerror}"):
-            write(path)
+        for attempt in (check_output, write):
+            with refused(OutputError, 73, f"cannot create {path}: {error.strerror}"):
+                attempt(path)
     else:
         expected = Path(f"/proc/self/fd/{descriptor}").readlink()
         os.close(descriptor)

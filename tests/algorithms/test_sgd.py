@@ -13,7 +13,7 @@ from base import LOSS_NAMES, LOSSES
 from learning import learn
 from liblinear import liblinearutil
 from model_files import load_model
-from rows import Batch, Draws, by_class, open_rows, shuffled_batches
+from rows import Batch, Draws, by_class, open_rows, rows_of_pass
 from scipy import sparse
 from sklearn import svm
 from trainings import Learner, SgdSchedule, _sgd
@@ -228,13 +228,7 @@ def epochs_of_rows(path, seed, epochs):
         view, _ = by_class(whole, path)
         rng = Draws(seed)
         for _ in range(epochs):
-            rows = []
-            for batch in shuffled_batches(view, rng.next()):
-                X = sparse.csr_matrix(
-                    (batch.values, batch.columns, batch.starts), (len(batch.y), view.d)
-                ).toarray()
-                rows += [(X[i].astype(float), int(batch.y[i])) for i in batch.order]
-            yield rows
+            yield list(rows_of_pass(view, rng.next()))
 
 
 @pytest.mark.parametrize("words", [(), ("--average",)], ids=["last", "mean"])

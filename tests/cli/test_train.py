@@ -127,9 +127,6 @@ def test_newton_steps_that_miss_their_gap_say_so_in_every_report(capsys, made, t
     assert [records[name]["gap_asked"] for name in ("started", "trained")] == [1e-9, 1e-9]
 
 
-# ---- refused data ---------------------------------------------------------------------------
-
-
 # ---- what is said, and where ----------------------------------------------------------------
 
 

@@ -16,9 +16,8 @@ from rows import (
     by_class,
     chunk_groups,
     open_rows,
-    shuffled_batches,
+    rows_of_pass,
 )
-from scipy import sparse
 from trainings import Learner, SgdSchedule, sgd
 
 import randsvm
@@ -125,7 +124,7 @@ def reference_epochs(D, steps, rng, epochs):
             horizon = steps.horizon * m / D.n
             reference = sgd_reference.Plain(D.d, 3, replace(steps, horizon=horizon))
             reference.w, reference.b, reference.t = w, b, epoch * m
-            for x, label in rows_of(D, rng, [shard.number for shard in shards]):
+            for x, label in rows_of_pass(D, rng.next(), [shard.number for shard in shards]):
                 reference.learn(x, label)
             assert len(reference.iterates) == m
             iterates += reference.iterates
@@ -134,13 +133,6 @@ def reference_epochs(D, steps, rng, epochs):
         w, b = (np.average([one[i] for one in found], axis=0, weights=rows) for i in (1, 2))
         yield [np.mean([it[i] for it in iterates], axis=0) if steps.averages else (w, b)[i]
                for i in (0, 1)]  # fmt: skip
-
-
-def rows_of(D, rng, chunks):
-    for batch in shuffled_batches(D, rng.next(), chunks):
-        shape = len(batch.y), D.d
-        X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape).toarray()
-        yield from ((X[i].astype(float), int(batch.y[i])) for i in batch.order)
 
 
 def test_groups_of_a_sorted_file_hold_all_rows_and_all_classes(three):

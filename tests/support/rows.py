@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import randsvm
 from randsvm.arrays import CsrMatrix
@@ -131,6 +132,14 @@ def without_parsing(patch: pytest.MonkeyPatch) -> None:
 def sample(D: Dataset, m: int, *key: int) -> np.ndarray:
     """Return m rows drawn with the key (seed, number of the draw)."""
     return D.sample(Draw(*key), m)
+
+
+def rows_of_pass(D: Dataset, draw: Draw, *chunks: Any) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield x (d,) and the class of each row in the random order of a pass of SGD."""
+    for batch in shuffled_batches(D, draw, *chunks):
+        shape = len(batch.y), D.d
+        X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape).toarray()
+        yield from ((X[i].astype(float), int(batch.y[i])) for i in batch.order)
 
 
 # ---- svmlight ---------------------------------------------------------------------------------
