@@ -155,6 +155,7 @@ def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object 
     """
     future: Future[Result] = Future()
 
+    # The argument keeps `memory` alive until the thread ends.
     def run(memory: object) -> None:
         try:
             future.set_result(work())
@@ -179,9 +180,10 @@ def completed_results(
     and Waiting, before the result of the task.
 
     A task that raises Cancelled has no result. `watch` raises it when the caller stops early, a
-    task or `receive` raises another exception, or time.perf_counter() reaches `until`. Running
-    tasks then have PATIENCE seconds to end. Results of tasks that have completed by then are
-    yielded, also if this thread was late. After `until` no task is started.
+    task or `receive` raises another exception, or time.perf_counter() reaches `until`. Results of
+    tasks that have completed by `until` are yielded, also if this thread was late; running tasks
+    are not waited for, and no task is started. In the other cases running tasks have PATIENCE
+    seconds to end.
     """
     if time.perf_counter() >= until:
         return
@@ -222,7 +224,8 @@ def completed_results(
     finally:
         cancelled.set()
         pool.stop()
-        wait([future for future in futures if not future.cancelled()], PATIENCE)
+        if not is_over:
+            wait([future for future in futures if not future.cancelled()], PATIENCE)
 
 
 def _waiting_items(queue: SimpleQueue[Item], timeout: float) -> list[Item]:

@@ -1,6 +1,7 @@
 """Thread pools: the order of results, what runs ahead, errors and cancellation."""
 
 import functools
+import threading
 import time
 
 import numpy as np
@@ -82,3 +83,17 @@ def test_no_task_begins_after_the_end_of_the_time():
     # Whether the caller waits for the result of the first task is a matter of time.
     assert begun == [0]
     assert found in ([], [0])
+
+
+def test_nobody_waits_for_a_task_after_the_end_of_the_time(monkeypatch):
+    monkeypatch.setattr(parallel, "PATIENCE", 60.0)
+    ended, begun, release = [], threading.Event(), threading.Event()
+
+    def task(watch):
+        begun.set()
+        ended.append(release.wait(10.0))
+
+    until = time.perf_counter() + 0.5
+    assert list(parallel.completed_results([task], 1, "tasks", "fit", until)) == []
+    assert begun.is_set() and not ended
+    release.set()

@@ -158,7 +158,13 @@ class Connection:
                         f"--cluster: expected local:N with N from 1 to {MAX_LOCAL_WORKERS}, "
                         f"found {address!r}"
                     )
-                security = Security.temporary()
+                try:
+                    security = Security.temporary()
+                except ImportError as error:
+                    raise ParameterError(
+                        "--cluster local:N needs the package cryptography "
+                        "(pip install 'randsvm[cluster]')"
+                    ) from error
                 scheduler = self._start_local_scheduler(int(count), security)
                 self._start_client(address=scheduler, security=security)
                 return

@@ -7,14 +7,19 @@ Worker, with at most one actor. A worker is
     ready     it has an actor
     absent    it sends no heartbeats, is paused, or starts no actor: the client releases its actor
               and gives its work to others, unless all are absent
-    excluded  it has other versions, or no disk space: it takes no part any more
+    excluded  it has other versions, no disk space, or starts no actor for long: it takes no part
+              any more
 
 If an actor is lost or released, a new Worker without an actor takes the place of the old one, so
 replies of the old actor are not mistaken for those of the next.
 
-The client knows what each actor holds: the keys of data sets, models and functions that make
-states, for each data set the chunks, and for each state the number of changes that it has seen.
-`give` sends a request of one of two kinds:
+The client knows what each actor holds:
+
+    the keys of data sets, models and functions that make states
+    the chunks of each data set
+    the number of changes that each state has seen
+
+The client sends requests of two kinds (`_send`):
 
     a delivery  what the actor lacks for some task. A worker gets one delivery at a time.
     a task      for shards of which the actor holds all. A task may come with changes of states.
@@ -71,13 +76,14 @@ from randsvm.parallel import Cancelled
 POLL_SECONDS = 0.5
 # Seconds that the first pass waits for all workers; of those still missing, any may join later.
 GATHERING_SECONDS = 5.0
-# Seconds without an answer of the scheduler, or without any running worker, that end a run.
+# Seconds without an answer of the scheduler, or without any running worker, that end a run; seconds
+# of failing starts that exclude a worker.
 SILENCE_SECONDS = 60.0
 # Seconds until other workers take over the work of a paused worker. Dask pauses a worker whose
 # memory is nearly full; it still sends heartbeats.
 PAUSED_SECONDS = 10.0
-# Seconds until others take over the work of a worker that starts no actor, because the tasks of
-# other programs keep all its threads busy.
+# Seconds until others take over the work of a worker that starts no actor, because its starts fail
+# or the tasks of other programs keep all its threads busy.
 ACTOR_START_SECONDS = 10.0
 # Seconds until other workers take over the work of a worker that sends no heartbeats. A worker
 # sends one every few seconds, however long its work takes.
@@ -107,10 +113,11 @@ class Worker:
 
     beat: the scheduler's time of the last heartbeat. beat_seen: when this process last saw a new
     heartbeat. running_seen: when it last saw the status `running`. excluded: the reason why it
-    takes no part, or None. asked: when it was asked to start an actor, or None. differing: the
-    names of computations with other last digits. known: what the actor holds, as far as its replies
-    say. tasks: the numbers of the tasks without a reply. delivery: the number of the delivery
-    without a reply, or 0.
+    takes no part, or None. asked: when it was asked to start an actor, or None. failing: when the
+    first of its starts failed, if none has succeeded since, or None. differing: the names of
+    computations with other last digits. known: what the actor holds, as far as its replies say.
+    tasks: the numbers of the tasks without a reply. delivery: the number of the delivery without a
+    reply, or 0.
     """
 
     name: str
@@ -121,6 +128,7 @@ class Worker:
     status: str = "running"
     excluded: str | None = None
     asked: float | None = None
+    failing: float | None = None
     actor: Any = None
     differing: str = ""
     known: Held = field(default_factory=dict)
@@ -142,6 +150,8 @@ class Worker:
         if now - self.running_seen > PAUSED_SECONDS:
             why = " since its memory is nearly full" if self.status == "paused" else ""
             return f"has been {self.status}{why}"
+        if self.failing is not None and now - self.failing > ACTOR_START_SECONDS:
+            return "starts no actor"
         if self.actor is None and self.asked is not None and now - self.asked > ACTOR_START_SECONDS:
             return "is busy with other work"
         return None
@@ -200,6 +210,7 @@ class WorkerPool:
         self.workers: dict[str, Worker] = {}
         self.began = self.last_answer = self.last_activity = self.now()
         self.is_gathered = False
+        # Replies need it in the thread of Dask's events: nothing is read or pickled under it.
         self.lock = threading.RLock()
         # The keys of what actors hold and the numbers of requests, which are not 0.
         self.numbers = itertools.count(1)
@@ -232,8 +243,13 @@ class WorkerPool:
                 worker.update(state, now)
                 seen = min(worker.beat_seen, worker.running_seen)
                 self.last_activity = max(self.last_activity, seen)
-            idle = [worker for worker in self.workers.values() if worker.asked is None]
-            idle = [one for one in idle if one.excluded is None and one.absence(now) is None]
+            idle = [
+                worker
+                for worker in self.workers.values()
+                if worker.asked is None
+                and worker.excluded is None
+                and (worker.failing is not None or worker.absence(now) is None)
+            ]
             for worker in idle:
                 worker.asked = now
         for worker in idle:
@@ -245,11 +261,16 @@ class WorkerPool:
             if isinstance(found, ClusterError):
                 worker.excluded = str(found)
             elif isinstance(found, BaseException):
-                self.losses += self.drop(worker)
+                # The next poll asks again. This is no loss: nothing was held.
+                worker.asked, now = None, self.now()
+                if worker.failing is None:
+                    worker.failing = now
+                if now - worker.failing > SILENCE_SECONDS:
+                    worker.excluded = f"worker {worker.name} starts no actor: {found}"
             elif self.workers.get(worker.name) is not worker or self.closed:
                 self.connection.release(found[0])
             else:
-                worker.actor, worker.differing = found
+                (worker.actor, worker.differing), worker.failing = found, None
 
     def members(self) -> list[Worker]:
         """Return the workers that get work; an actor may still have to start.
@@ -354,16 +375,19 @@ class WorkerPool:
         key = id(value.store if isinstance(value, Dataset) else value)
         with self.lock:
             found = self.shared.get(key)
-            if found is None:
-                pickled = self.dumps(maker or partial(given, value=value))
-                found = self.shared[key] = Shared(next(self.numbers), pickled, value)
+        if found is not None:
             return found
+        pickled = self.dumps(maker or partial(given, value=value))
+        with self.lock:
+            return self.shared.setdefault(key, Shared(next(self.numbers), pickled, value))
 
     def dumps(self, value: Any) -> bytes:
         """Pickle a value for an actor; shared values in it are sent by their keys."""
-        with self.lock, io.BytesIO() as stream:
-            _Pickler(stream, self.shared).dump(value)
-            return stream.getvalue()
+        with self.lock:
+            shared = dict(self.shared.items())
+        stream = io.BytesIO()
+        _Pickler(stream, shared).dump(value)
+        return stream.getvalue()
 
     # --- requests --------------------------------------------------------------------------
 
@@ -435,9 +459,13 @@ class WorkerPool:
                 return True
             if worker.delivery:
                 return False
+            worker.delivery = number = next(self.numbers)
+        try:
             chunks = shared.chunks(lacks)
-            request = Request(next(self.numbers), (), makers, shared.key, chunks)
-            worker.delivery = request.number
+        except BaseException:
+            worker.delivery = 0
+            raise
+        request = Request(number, (), makers, shared.key, chunks)
         held_then = {**{key: {} for key in makers}, shared.key: dict.fromkeys(chunks, 0)}
         self._send(worker, request, replies, held_then)
         return False
@@ -451,8 +479,7 @@ class WorkerPool:
             unused = worker.known.keys() - {one.key for one in self.shared.values()}
             for key in unused:
                 del worker.known[key]
-            message = pickle.dumps(request._replace(forget=[*request.forget, *unused]), 5)
-            self.bytes_moved += len(message)
+        message = pickle.dumps(request._replace(forget=[*request.forget, *unused]), 5)
 
         def done(found: Any) -> None:
             is_error = isinstance(found, BaseException)
@@ -476,6 +503,8 @@ class WorkerPool:
                         worker.known.setdefault(key, {}).update(numbers)
             replies.put(Reply(worker, request.number, value, is_lost))
 
+        with self.lock:
+            self.bytes_moved += len(message)
         self.connection.send(worker.actor, message, done)
 
     def _next_reply(self, replies: Replies) -> Reply | None:

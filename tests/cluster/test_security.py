@@ -121,6 +121,16 @@ def test_the_error_of_a_bad_scheduler_file_has_one_line(tmp_path, content):
     assert "\n" not in str(error.value)
 
 
+def test_local_workers_without_cryptography_are_refused(tmp_path, monkeypatch):
+    def missing():
+        raise ImportError("No module named 'cryptography'")
+
+    monkeypatch.setattr(Security, "temporary", missing)
+    path = board(20).save(tmp_path / "board")
+    with pytest.raises(ParameterError, match=r"cryptography \(pip install 'randsvm\[cluster\]'\)"):
+        run_train("randsvm", "-q", "--cluster", "local:2", path, tmp_path / "m")
+
+
 def test_a_run_waits_for_an_incomplete_scheduler_file(tmp_path):
     file = tmp_path / "file"
     file.touch()

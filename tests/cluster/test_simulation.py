@@ -7,7 +7,9 @@ twice or out of order is seen.
 
 import gzip
 import lzma
+import math
 import random
+import threading
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -241,6 +243,83 @@ def test_a_worker_that_is_busy_with_other_work_is_waited_for_once(cluster):
     cluster.sleep(600.0)
     queried(D)
     assert cluster.workers["worker 0"].actors
+
+
+def test_others_do_the_work_of_a_worker_whose_starts_fail(cluster):
+    cluster, D = cluster
+    cluster.workers["worker 0"].failing = 30.0
+    with at_most(cluster, 20.0):
+        local, remote = queried(D)
+    assert remote == local
+    cluster.sleep(20.0)
+    queried(D)
+    assert cluster.workers["worker 0"].actors
+
+
+def test_a_worker_whose_starts_always_fail_is_left_out(cluster):
+    """If there is no other worker, the run ends with the error of the starts."""
+    cluster, D = cluster
+    cluster.workers["worker 0"].failing = math.inf
+    queried(D)
+    cluster.sleep(200.0)
+    local, remote = queried(D)
+    assert remote == local
+    cluster.kill("worker 1")
+    cluster.sleep(1.0)
+    with pytest.raises(ClusterError, match="worker worker 0 starts no actor: no new thread"):
+        queried(D)
+
+
+class Noted:
+    """A value that calls a function when it is pickled."""
+
+    def __init__(self, note):
+        self.note = note
+
+    def __reduce__(self):
+        self.note()
+        return int, ()
+
+
+def test_replies_do_not_wait_while_chunks_are_read_and_tasks_pickled(cluster, monkeypatch):
+    cluster, D = cluster
+    lock, read, free = D.executor.worker_pool.lock, D.store.read, []
+
+    def reply():
+        if found := lock.acquire(blocking=False):
+            lock.release()
+        free.append(found)
+
+    def note():
+        thread = threading.Thread(target=reply)
+        thread.start()
+        thread.join()
+
+    def noted_read(number):
+        note()
+        return read(number)
+
+    monkeypatch.setattr(D.store, "read", noted_read)
+    make, question = partial(Digest, D, Noted(note)), partial(max, Noted(note))
+    states = D.executor.states(make, D.shards)
+    with pytest.raises(TypeError):
+        list(states.query(question))
+    assert len(free) > 3 and all(free)
+
+
+def test_an_interrupted_delivery_is_made_again(cluster, monkeypatch):
+    """As after a time limit, when the rows are read again for the closing evaluation."""
+    cluster, D = cluster
+
+    def interrupted(number):
+        raise TimeoutError
+
+    with monkeypatch.context() as patch, pytest.raises(TimeoutError):
+        patch.setattr(D.store, "read", interrupted)
+        list(D.executor.states(partial(Digest, D, 2), D.shards).query(Values(3)))
+    with at_most(cluster, 10.0):
+        local, remote = queried(D)
+    assert remote == local
 
 
 def test_actors_free_what_the_client_no_longer_uses(cluster):

@@ -24,7 +24,7 @@ from randsvm.errors import SpillError
 
 # Seconds between two heartbeats of a worker, and that a message takes at most.
 BEAT, SLOWEST = 2.0, 0.3
-FAULTS = ("kill", "stop", "pause", "cut", "full disk", "join", "busy")
+FAULTS = ("kill", "stop", "pause", "cut", "full disk", "join", "busy", "fail")
 
 
 class SimulatedActor(Actor):
@@ -50,13 +50,15 @@ class SimulatedWorker:
     """A worker.
 
     stopped: the time until which it neither answers nor sends heartbeats. busy: the time until
-    which other programs keep its threads, so that no actor starts.
+    which other programs keep its threads, so that no actor starts. failing: the time until which
+    each start of an actor fails.
     """
 
     threads: int = 1
     status: str = "running"
     stopped: float = 0.0
     busy: float = 0.0
+    failing: float = 0.0
     has_disk: bool = True
     actors: set[Actor] = field(default_factory=set)
 
@@ -118,6 +120,10 @@ class SimulatedCluster:
             worker.actors.clear()
         elif fault == "busy":
             worker.busy = self.time + 10 * seconds
+        elif fault == "fail":
+            # An actor that the worker has is lost too, so that it needs another.
+            worker.actors.clear()
+            worker.failing = self.time + seconds / 2
         elif fault == "full disk" and self.reliable is not None:
             worker.has_disk = False
 
@@ -175,6 +181,8 @@ class SimulatedCluster:
         worker = self.workers.get(name, SimulatedWorker())
 
         def start() -> Any:
+            if self.time < worker.failing:
+                raise OSError("no new thread")
             kind = SimulatedActor if worker.has_disk else Full
             actor = kind(threads, worker.actors)
             worker.actors.add(actor)
