@@ -752,11 +752,11 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     from randsvm.models.kernel_model import KernelModel
     from randsvm.models.shapley import Explainer
 
-    rows_of_data = _rows(data, model)
-    kind, X = rows_of_data.fitted.model, rows_of_data.X
+    kind = _fitted(model).model
     if not isinstance(kind, KernelModel) or kind.kernel.name != "rbf":
         raise ModelError("expected a model with the RBF kernel, found another")
-    columns, base, m = kind.columns, kind.index_base, X.shape[0]
+    X, columns, base = _rows(data, model).X, kind.columns, kind.index_base
+    m = X.shape[0]
     if not 1 <= row <= m:
         raise ParameterError(f"the data have rows 1 to {m:,}, no row {row:,}")
     explainer = Explainer(kind, columns)

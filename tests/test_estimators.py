@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from sklearn import datasets, svm
 from sklearn.base import clone, is_regressor
 from sklearn.datasets import make_blobs
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import randsvm
@@ -397,6 +397,12 @@ def test_what_a_fitted_machine_has():
     assert ours.stopped_.startswith("gap <=")
     with pytest.raises(ValueError, match="read-only"):
         ours.coef_[0, 0] = 0
+
+
+@pytest.mark.parametrize("break_ties", [False, True])
+def test_a_prediction_needs_a_fit(break_ties):
+    with pytest.raises(NotFittedError):
+        SVC(break_ties=break_ties, decision_function_shape="ovr").predict([[0.0]])
 
 
 def test_an_estimator_from_a_model_of_svm_train(tmp_path):

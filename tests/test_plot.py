@@ -23,7 +23,7 @@ import randsvm
 from randsvm import SVC, SVR, plot
 from randsvm.cli.plot import main
 from randsvm.cli.train import train
-from randsvm.errors import TransferError
+from randsvm.errors import ModelError, TransferError
 
 HOSTILE = '<script>alert("1")</script> & $\\frac$ ' + "x" * 10_000
 
@@ -134,6 +134,13 @@ def test_the_bars_of_a_row_add_up_to_f(run, predict):
     title = figure.axes[0].get_title()
     base = float(re.search(r"= (\S+) without", title)[1])
     assert base + bars == pytest.approx(values[2], rel=1e-3, abs=1e-3)
+
+
+def test_a_model_of_another_kernel_is_not_explained_whatever_the_rows_are(tmp_path, run):
+    data, model = run[0], tmp_path / "linear"
+    run_train("-q", "-t", "linear", data, model)
+    with pytest.raises(ModelError, match="RBF"):
+        plot.explain(str(tmp_path / "missing"), str(model))
 
 
 class Page(html.parser.HTMLParser):

@@ -204,7 +204,7 @@ def osuna(
     else:
         step, B = start(run.scan, size)
     while True:                                              # while |V| > 0
-        SV, V = run.violators(step, order, size)          #     V = {j not in B: j violates KKT}
+        SV, V = run.violators(step, order, size)             #     V = {j not in B: j violates KKT}
         yield SV, V
         stay = B.latest_first[: size - swap if size >= KEEP_FROM_ROWS else 0]
         enter = select(V.sides, size - len(stay), stay)

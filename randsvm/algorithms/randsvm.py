@@ -189,7 +189,7 @@ def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Scans:
     else:
         step, W = _after_start(run, r, start)
     while True:                                               # while |V| > 0 and |SV| < k
-        SV, V = run.violators(step, uniform_sample, r)     #     V = violators(D, SV)
+        SV, V = run.violators(step, uniform_sample, r)        #     V = violators(D, SV)
         yield SV, V
         R = _random_subset(V, r - len(SV), SV)                #     R = a random subset of V
         W = W.next(SV.rows, R)
@@ -211,7 +211,7 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> S
         step, W = start(run.scan, r)
     blocks = Blocks(run.scan, run.rng, r)
     while True:                                               # while gap > the gap asked for
-        SV, V = run.violators(step, _order(W), r)          #     V = violators(D, SV)
+        SV, V = run.violators(step, _order(W), r)             #     V = violators(D, SV)
         yield SV, V
         m, keeps = blocks.rows_after(step, V.certificate), W.pairs and r >= KEEP_FROM_ROWS
         kept = W.latest_first[: m // KEPT_SHARE if keeps else 0]
@@ -234,7 +234,7 @@ def train_on_inner_set(
     """
     step, error = estimate_from_subsets(run, solve_part)      # f0 = mean of svmlearn(2 subsets)
     step = start(run.scan, r)[0] if start else step
-    SV, V = run.violators(step, largest_violation, r)      # u = f0 of all rows
+    SV, V = run.violators(step, largest_violation, r)         # u = f0 of all rows
     machine = solution = SV if start else None                # f0 solves nothing
     if solution is not None:
         yield SV, V
@@ -244,7 +244,7 @@ def train_on_inner_set(
         start = start_on_inner_set(run.scan, solution, A) if solution is not None else None
         solution, machine = solve_part(A, start)              # SV = train_certified(A, r)
         step = run.scan.step_to(machine)
-        SV, V = run.violators(step, largest_violation, r)  #     V = violators(D, SV)
+        SV, V = run.violators(step, largest_violation, r)     #     V = violators(D, SV)
         yield SV, V
         tau /= 2
         A = sorted_union(A, run.scan.near_margin(tau))        #     A = A + {rows: y f < 1 + tau}

@@ -24,7 +24,6 @@ from randsvm.events import (
     Unwritten,
     Updated,
 )
-from randsvm.parameters.values import format_size
 
 
 def no_lines(event: object) -> list[str]:
@@ -42,7 +41,16 @@ def started(event: Started) -> Iterable[str]:
     if event.C is not None:
         yield f"C = {event.C:g}, lambda = {event.lambda_:g}"
     if event.place != "memory":
-        yield f"each pass reads {format_size(event.pass_bytes or 0)} from {event.place}"
+        yield f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}"
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes with a unit."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
 
 
 def iteration(event: Iteration) -> Iterable[str]:

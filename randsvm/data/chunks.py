@@ -195,7 +195,10 @@ class ArrayRows:
         return ArrayRows(self.X[begin:end], self.y[begin:end], weights, self.base)
 
     def part(self, begin: int, end: int) -> RawChunk:
-        """Return rows begin .. end - 1 as a chunk of float64 values: float32 would be decimals."""
+        """Return rows begin .. end - 1 as a chunk of float64 values.
+
+        float32 values of a chunk stand for decimals, and those of a caller's array do not.
+        """
         own = self.some(begin, end)
         X = csr_of_all(own.X, *own.X.shape) if isinstance(own.X, np.ndarray) else own.X
         return RawChunk(

@@ -244,6 +244,7 @@ class KernelClassifier(KernelMachine, Classifier):
         return class_values(f, len(self.classes_)) if by_pair else f
 
     def predict(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
         if self.break_ties and len(self.classes_) > 2:

@@ -15,8 +15,8 @@ from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.model_text import (
     COUNTS,
     INTS,
+    NOT_NEGATIVE,
     NUMBERS,
-    POSITIVE,
     Header,
     check_finite,
     fields_of,
@@ -39,7 +39,7 @@ KEYWORDS = {
     "svm_type": one_of(TASKS),
     "kernel_type": one_of(KERNELS_OF_LIBSVM),
     "degree": COUNTS,
-    "gamma": POSITIVE,
+    "gamma": NOT_NEGATIVE,
     "coef0": NUMBERS,
     "nr_class": INTS,
     "total_sv": COUNTS,

@@ -441,7 +441,7 @@ COUNTS: WordKind = (
     lambda word: is_c_int(word) and int(word) >= 0, int, "whole numbers of 0 or more, below 2^31"
 )  # fmt: skip
 NUMBERS: WordKind = (is_number, float, "finite numbers")
-POSITIVE: WordKind = (
+NOT_NEGATIVE: WordKind = (
     lambda word: is_number(word) and float(word) >= 0, float, "finite numbers of 0 or more"
 )  # fmt: skip
 

@@ -45,8 +45,8 @@ class LinearFindings(NamedTuple):
 
     weight: the sum of their weights, or their number. loss: sum of the losses, each times the
     weights of its row and its class. violators: number of rows inside the margin (y f < 1; for
-    novelty detection f < 0) or outside the tube of a regression. wrong: weight of the rows whose
-    predicted class is wrong, or the weighted sum of squared errors.
+    novelty detection f < 0) or outside the tube of a regression; a float so that all fields add up.
+    wrong: weight of the rows whose predicted class is wrong, or the weighted sum of squared errors.
     """
 
     weight: float = 0.0

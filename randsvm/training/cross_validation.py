@@ -266,14 +266,14 @@ def run_concurrently(
     time that a task waits for a free worker does not count.
     """
 
-    def run(task: Callable[[], Result], cancel_if_late: Watch) -> Result:
+    def run(task: Callable[[], Result], raise_if_cancelled: Watch) -> Result:
         latest = time.perf_counter() + most
 
         def watch(event: object) -> None:
             nonlocal latest
             if isinstance(event, Queued):
                 latest = time.perf_counter() + most
-            cancel_if_late(event)
+            raise_if_cancelled(event)
             if time.perf_counter() >= latest:
                 raise Cancelled
 

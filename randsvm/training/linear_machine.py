@@ -38,7 +38,6 @@ from randsvm.models.model import Model
 from randsvm.models.model_text import load, save
 from randsvm.models.row_files import RowFiles
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags, require
-from randsvm.parameters.run import DataParams
 from randsvm.parameters.sgd import CRAMMER_SINGER, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
@@ -476,10 +475,11 @@ def update(
         check_row_weights(data, job)
     with listening(clock):
         run = UpdateRun(data, model, old, params, job, clock)
-        # These three serve to read the rows.
-        kept = {name: getattr(DataParams, name) for name in ("row_weights", "format", "no_header")}
-        for option in [*ineffective_flags(params), *changed_flags(replace(how, **kept))]:
-            emit(Notice(f"{option} has no effect with --update"))
+        # These options have an effect: no notice.
+        effective = {"--row-weights", "--format", "--no-header"}
+        for option in [*ineffective_flags(params), *changed_flags(how)]:
+            if option not in effective:
+                emit(Notice(f"{option} has no effect with --update"))
         arguments = [*command_line(params, names=params.UPDATE_FIELDS), *command_line(job.limits)]
         emit(
             Started(

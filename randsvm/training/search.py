@@ -518,7 +518,7 @@ class Race(Generic[AnyParams]):
         families are scored at a time, so that some are done if the time is over or a signal comes.
         """
         folds = self.validation.folds
-        some = len(families) if self.drops else self.validation.concurrent_fits
+        some = max(1, len(families)) if self.drops else self.validation.concurrent_fits
         for at in range(0, len(families), some):
             together = families[at : at + some]
             self.parts = {index: {} for index in sorted(chain.from_iterable(together))}
@@ -574,7 +574,8 @@ class Race(Generic[AnyParams]):
         # times are known: the last families, mostly those of the largest gamma, come first.
         chains.sort(key=lambda one: -sum(self.seconds.get(index, 0.0) for index in one[0]))
         calls = [partial(self._chain, *one) for one in chains]
-        stage = f"fits, fold {folds[0] + 1}"
+        last = f" to {folds[-1] + 1}" if len(folds) > 1 else ""
+        stage = f"fits, fold {folds[0] + 1}{last}"
         most = MAX_TIME_PART * (self.until - time.perf_counter())
         threads = self.validation.concurrent_fits
         for index, fold, score in chain.from_iterable(

@@ -151,6 +151,17 @@ def test_lines_of_weighted_rows_and_of_several_classes_say_what_they_count(tmp_p
     assert capsys.readouterr().err.splitlines()[2].endswith(" = 0.0416667")
 
 
+def test_the_bytes_of_a_pass_have_a_unit_and_three_digits(folder, capsys):
+    run_train("sgd", "--cache", "rows", "--log", "log", "data", "m")
+    (begun,) = [one for one in read_log(Path("log")) if one["event"] == "started"]
+    found = re.search(
+        r"^each pass reads (\S+) (\w+) from the cache$", capsys.readouterr().err, re.M
+    )
+    size = float(found[1]) * {"bytes": 1, "kB": 1000}[found[2]]
+    assert size == pytest.approx(begun["pass_bytes"], rel=0.005)
+    assert len(found[1]) <= 4
+
+
 @pytest.mark.parametrize("epochs", [0, 1])
 def test_newton_steps_are_counted_beside_the_others(folder, capsys, epochs):
     run_train("sgd", "--log", "log", "--epochs", epochs, "--gap", 0.001, "data", "m")

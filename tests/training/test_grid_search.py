@@ -5,6 +5,7 @@ training.
 import itertools
 import json
 import re
+from itertools import pairwise
 
 import numpy as np
 import oracle
@@ -258,6 +259,39 @@ def test_a_search_reuses_the_scores_of_its_log(tmp_path, finished_search):
     ]
     assert scores[0] == scores[1]
     assert (tmp_path / "m").read_bytes() == whole.model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("randsvm", "-c", "1,2,4"),
+        ("randsvm", "-c", "1,2,4", "--no-racing"),
+        ("sgd", "--lambda", "0.1,0.01"),
+    ],
+)
+def test_a_finished_search_takes_all_scores_from_its_log(tmp_path, write_set, words):
+    log, models = tmp_path / "log", [tmp_path / "m1", tmp_path / "m2"]
+    path, ends = write_set("svc"), [0]
+    for model in models:
+        run_train(words[0], "-q", "-v", 3, "--log", log, *words[1:], path, model)
+        ends.append(log.stat().st_size)
+    first, second = (logged(log.read_bytes()[a:b]) for a, b in pairwise(ends))
+    assert [one["resumed"] for one in second] == [True] * len(first)
+    key = "configuration"
+    assert {one[key]: one["scores"] for one in second} == {one[key]: one["scores"] for one in first}
+    assert models[0].read_bytes() == models[1].read_bytes()
+
+
+def test_the_progress_of_fits_states_the_folds_that_run(tmp_path, write_set):
+    stages = set()
+
+    def watch(event):
+        if isinstance(event, Progress) and event.unit == "fit":
+            stages.add(event.stage)
+
+    grid = {"C": [0.1, 1], "folds": 4, "no_racing": True}
+    api.train(write_set("svc"), tmp_path / "m", "randsvm", watch, **grid)
+    assert stages == {"fits, fold 1", "fits, fold 2 to 4"}
 
 
 OTHER = {

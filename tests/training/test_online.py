@@ -219,6 +219,24 @@ def test_options_without_effect_are_noted_and_not_in_the_printed_command(case, c
     assert 'configuration "sgd -w +2 3 --update MODEL"\n' in new.read_text()
 
 
+def test_an_update_of_a_table_model_reads_the_columns_of_the_model(tmp_path, capsys):
+    y, X = oracle.clouds(80, 0, 2, 3)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y)
+    path, old, new = tmp_path / "t.csv", tmp_path / "old", tmp_path / "new"
+    frame.to_csv(path, index=False)
+    table = ["--format", "csv", "--label-column", "y"]
+    run_train("sgd", *table, path, old)
+    options = ["--missing", "mean", "--categorical-columns", "a"]
+    run_train("sgd", "--update", old, *table, *options, path, new)
+    said = capsys.readouterr().err
+    ineffective = re.findall(r"note: (\S+) has no effect with --update\n", said)
+    assert set(ineffective) == {"--label-column", "--missing", "--categorical-columns"}
+    python = randsvm.train(frame, algorithm="sgd", update=old, label_column="y").model
+    model = randsvm.load(str(new)).model
+    assert (python.w == model.w).all()
+    assert (python.b == model.b).all()
+
+
 # ---- rows as they arrive ------------------------------------------------------------------------
 
 SECONDS = 60.0  # a busy machine reads and learns late
