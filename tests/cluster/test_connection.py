@@ -210,6 +210,9 @@ def test_a_run_raises_a_fault_of_its_own_requests_for_the_state_of_the_cluster()
             # All limits of this module are over at once.
             self.now = lambda: 1000 * time.perf_counter()
 
+        def repeat(self, work, seconds):
+            work()
+
         def end(self):
             return None
 
