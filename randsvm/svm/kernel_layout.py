@@ -146,16 +146,21 @@ def kernel_values(D: Dataset, points: Points) -> np.ndarray:
     Raises ContentError if K(x, z) is not K(z, x).
     """
     m, numbers = len(points), points.X.indices
-    values = D.mapped(SelectedColumns(numbers)).points(points.rows).X
-    K: np.ndarray = values.data.reshape(m, m)
-    off = K - K.T
-    if m and off.max() > ASYMMETRY * max(K.max(), -K.min()):
-        i, j = np.unravel_index(int(off.argmax()), off.shape)
-        one, other = D.summary.features[numbers[[i, j]]]
-        raise ContentError(
-            f"expected kernel values, which are symmetric, found row number {one} with "
-            f"{other}:{K[i, j]:.9g} and row number {other} with {one}:{K[j, i]:.9g}"
-        )
+    selected, K = D.mapped(SelectedColumns(numbers)), np.empty((m, m))
+    # Blocks of rows, so that no second matrix is in memory.
+    for block in slices(m, BLOCK_ROWS):
+        K[block] = selected.points(points.rows[block]).X.data.reshape(-1, m)
+    allowed = ASYMMETRY * max(K.max(initial=0.0), -K.min(initial=0.0))
+    for block in slices(m, BLOCK_ROWS):
+        off = K[block] - K[:, block].T
+        if off.max() > allowed:
+            i, j = np.unravel_index(int(off.argmax()), off.shape)
+            i += block.start
+            one, other = D.summary.features[numbers[[i, j]]]
+            raise ContentError(
+                f"expected kernel values, which are symmetric, found row number {one} with "
+                f"{other}:{K[i, j]:.9g} and row number {other} with {one}:{K[j, i]:.9g}"
+            )
     return K
 
 
@@ -186,7 +191,7 @@ def why_not_psd(D: Dataset) -> str | None:
 
     if D.n > MAX_PSD_CHECK_ROWS:
         return NOT_CHECKED
-    K = kernel_values(D, kernel_centres(D, np.arange(D.n))).copy()
+    K = kernel_values(D, kernel_centres(D, np.arange(D.n)))
     largest = max(float(K.diagonal().max()), float(np.finfo(np.float32).tiny))
     K.flat[:: D.n + 1] += PSD_ROUNDING * np.sqrt(D.n) * largest
     # LAPACK reads columns; the transpose of a symmetric matrix has them in place, without a copy.

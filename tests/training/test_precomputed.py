@@ -196,10 +196,11 @@ def test_an_indefinite_kernel_has_no_certificate(tmp_path):
     assert not (tmp_path / "n").exists()
 
 
-def test_asymmetric_values_are_refused(tmp_path):
-    D = some_rows()
-    i, j = D.numbers[[3, 8]]
-    D.K[3, j - 1] = 0.75
+@pytest.mark.parametrize("first, second, rows", [(3, 8, 90), (500, 590, 600)])
+def test_asymmetric_values_are_refused(tmp_path, first, second, rows):
+    D = some_rows(rows=rows, of=rows)
+    i, j = D.numbers[[first, second]]
+    D.K[first, j - 1] = 0.75
     path = D.save(tmp_path / "d")
     expected = (
         rf"symmetric, found row number ({i} with {j}:0\.75|.* and row number {i} with {j}:0\.75)"
