@@ -81,7 +81,7 @@ def test_predictions_have_the_type_of_the_labels(tmp_path, algorithm, labels):
     assert (predicted == y).mean() > 0.6
     # The file has the spellings.
     fitted.save(str(tmp_path / "m"))
-    loaded = randsvm.load(str(tmp_path / "m")).predict(X)
+    loaded = randsvm.load(tmp_path / "m").predict(X)
     assert loaded.astype(str).tolist() == [
         str(label) if isinstance(label, str) else f"{label:g}" for label in predicted.tolist()
     ]

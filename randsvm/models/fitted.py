@@ -192,12 +192,12 @@ class FittedModel:
         return "\n".join(format_lines(self.info()))
 
 
-def load(path: str) -> FittedModel:
+def load(path: str | os.PathLike[str]) -> FittedModel:
     """Return the model in a file of randsvm, LIBSVM or LIBLINEAR.
 
     Parameters
     ----------
-    path : str
+    path : str or PathLike
         Name of the model file.
 
     Returns
@@ -212,7 +212,7 @@ def load(path: str) -> FittedModel:
     InputError
         If the file cannot be opened.
     """
-    return FittedModel(load_model(path), jobs=Resources().threads)
+    return FittedModel(load_model(os.fspath(path)), jobs=Resources().threads)
 
 
 def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:
