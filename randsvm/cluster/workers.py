@@ -33,7 +33,7 @@ Both may name keys that the actor frees. What happens then:
                    thread gives the shards to other workers, with all changes since the last restart
     late answer    of a task that a thread has abandoned or given to another worker: the client
                    records what the actor holds if it is still the actor of its worker
-    abandoned task the actor is told to cancel it; it ends at its next event
+    abandoned task the client asks the actor to cancel it; it ends at its next event
     new worker     it is asked to start an actor, and gets shards in the next passes
     client is gone Dask frees the actors, whose tasks end at their next event
 
@@ -172,7 +172,7 @@ Replies = SimpleQueue[Reply]
 
 @dataclass(eq=False)
 class Shared:
-    """What actors hold by a key as long as this object lives.
+    """What actors hold by a key until this object is freed.
 
     maker: pickled Maker. value: the data set or other object, which lives on.
     """

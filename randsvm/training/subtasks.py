@@ -155,7 +155,7 @@ class Subtasks:
             self.params.check_classes([labels[i], labels[j]], [sums[i], sums[j]])
         require(
             self.params.task != "nu-svc" or len(labels) == 2 or bool(self.pairs),
-            "-s nu-svc tells two classes apart, not one from the rest",
+            "-s nu-svc separates two classes, not one from the rest",
         )
 
     @cached_property
