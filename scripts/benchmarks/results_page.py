@@ -77,8 +77,10 @@ def _style_of(record: Record, ours: Record) -> tuple[str, str]:
 
 
 def digest(found: Found) -> str:
-    """Return the SHA-256 of the results. The picture holds it: a test detects an old one."""
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+    """Return the SHA-256 of the results drawn. The picture holds it: a test detects an old one."""
+    names = [*DRAWN, *(f"loose-{name}" for name in DRAWN)]
+    drawn = {name: found[name] for name in names if name in found}
+    return hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
 
 
 # ---- files ------------------------------------------------------------------------------------
