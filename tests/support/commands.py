@@ -1,7 +1,5 @@
 """Run the commands within this process; errors are raised as exceptions."""
 
-from __future__ import annotations
-
 from randsvm.cli import predict as predicting
 from randsvm.cli import train as training
 

@@ -1,7 +1,5 @@
 """Rows as the package holds them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from scipy import sparse

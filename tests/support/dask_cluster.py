@@ -1,7 +1,5 @@
 """A Dask scheduler and its workers as processes of this machine."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 Whatever k is, no file is lost or damaged, and the next run works.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -15,8 +15,6 @@ A certificate is false if P as said, with its bound of rounding, is below P of t
 said, without its bound, is above P of any machine; or if the gap is smaller than P and D say.
 """
 
-from __future__ import annotations
-
 import decimal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal

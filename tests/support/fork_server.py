@@ -4,8 +4,6 @@ A server imports the package once and forks for each command, which takes a hund
 instead of a third of one. The standard streams are pipes, as those of a new program.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json

@@ -5,8 +5,6 @@ raises an error of one line with exit code 65. Every choice comes from one rando
 seed repeats a case.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

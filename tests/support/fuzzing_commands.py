@@ -1,7 +1,5 @@
 """Damaged logs and random command lines, for fuzzing.py."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

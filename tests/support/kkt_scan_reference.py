@@ -1,7 +1,5 @@
 """A plain Python reference of the compiled scan over rows, randsvm/svm/_kkt_scan.pyx."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Train with any algorithm and read its log; noisy data; the optimum on all rows."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

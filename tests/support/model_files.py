@@ -3,8 +3,6 @@
 The only way from tests to the modules of randsvm.models.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A model of each kind that a file can hold, with random numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ data sets.
 Slow and plain on purpose. Uses nothing of the package.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import json

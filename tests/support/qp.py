@@ -3,8 +3,6 @@
 Uses nothing of the modules tested. Says itself how far from the optimum it may be.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -12,8 +12,6 @@ interior-point method that know nothing of the package:
 Every choice comes from one random.Random: a seed and a number repeat a case.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

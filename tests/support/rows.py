@@ -3,8 +3,6 @@
 The only way from tests to the modules of randsvm.data: a change there changes this module alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction

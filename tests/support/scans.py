@@ -1,7 +1,5 @@
 """A data set as D and as arrays, with a scan over it; its formulas in dense float64."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A plain Python reference of randsvm/algorithms/_sgd.pyx: w and its mean are stored in full."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,6 @@ paused, cut off, out of disk space, or join late. Where several threads of the c
 folds, each advances the clock in turn; then a seed does not decide everything.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import random

@@ -3,8 +3,6 @@
 The only module that knows where these constants are.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -3,8 +3,6 @@
 Slow and obviously right: they follow the rules line by line and share no code with the package.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import struct

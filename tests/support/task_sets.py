@@ -1,7 +1,5 @@
 """A small data set for each task."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 from learning import Data, gaussians

@@ -3,8 +3,6 @@
 The only way from tests to the modules of randsvm.training and randsvm.algorithms.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Test the blocks of a working set against the formulas in dense float64."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test the bounds of the certificate against problems whose optimum is a fraction."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test the compiled scan over rows against its plain Python reference."""
 
-from __future__ import annotations
-
 import kkt_scan_reference
 import numpy as np
 import pytest

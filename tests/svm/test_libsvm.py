@@ -1,7 +1,5 @@
 """Test rows given to LIBSVM without copies: the bits of results are those of its bindings."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracle
 import pytest

@@ -1,7 +1,5 @@
 """Test that b minimises P over all breakpoints, for any windows and shards."""
 
-from __future__ import annotations
-
 import functools
 import operator
 

@@ -1,7 +1,5 @@
 """Test the projection onto feasible coefficients: box and sum are exact, and bounds are kept."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test what a scan reports (u, V, b, P, D) against the formulas in dense float64."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Test a step: it solves a working set beside frozen coefficients and never lowers D."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test subproblems against an interior-point method that is independent of LIBSVM."""
 
-from __future__ import annotations
-
 import ctypes
 from types import SimpleNamespace
 

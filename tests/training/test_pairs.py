@@ -2,8 +2,6 @@
 division of the work.
 """
 
-from __future__ import annotations
-
 import itertools
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Small sets, which LIBSVM solves at once: runs end, and their answers are at least LIBSVM's."""
 
-from __future__ import annotations
-
 import warnings
 
 import exact_judge
