@@ -1,10 +1,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-def sums(
+def breakpoints(
     y: NDArray[np.float64],
     u: NDArray[np.float64],
-    beta: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
     positive: float,
     negative: float,
@@ -14,7 +13,7 @@ def sums(
     right: float,
     at: NDArray[np.float64],
     jump: NDArray[np.float64],
-) -> tuple[float, float, float, int, float, float]: ...
+) -> tuple[float, int, float, float]: ...
 def violations(
     y: NDArray[np.float64],
     u: NDArray[np.float64],
@@ -30,4 +29,4 @@ def violations(
     rise: NDArray[np.float64],
     falling: NDArray[np.int32],
     fall: NDArray[np.float64],
-) -> tuple[float, int, int]: ...
+) -> tuple[float, float, float, int, int]: ...

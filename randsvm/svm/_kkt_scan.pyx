@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True
-"""Two passes over the rows of a shard: `sums` before b is known, and the KKT check `violations`.
+"""Two passes over the rows of a shard: `breakpoints` for b, and the KKT check `violations`.
 
 tests/support/kkt_scan_reference.py has both in plain Python.
 
@@ -28,30 +28,26 @@ cdef inline double upper_of(const Box *box, double y) noexcept nogil:
     return 0.0 if box.one_sided and not y > 0 else box.positive
 
 
-def sums(
-    const double[::1] y, const double[::1] u, const double[::1] beta, const double[::1] weights,
+def breakpoints(
+    const double[::1] y, const double[::1] u, const double[::1] weights,
     double positive, double negative, double epsilon, bint one_sided,
     double left, double right,
     double[::1] at, double[::1] jump,
 ):
-    """Return norm, linear, slope, count, before, after.
+    """Return slope, count, before, after.
 
-    norm: sum beta u. linear: sum y beta - epsilon sum |beta|. slope: the slope of P at b = left.
-    count: the number of breakpoints of P within (left, right]. before, after: the nearest
-    breakpoints outside, infinite if there are none.
+    slope: the slope of P at b = left. count: the number of breakpoints of P within (left, right].
+    before, after: the nearest breakpoints outside, infinite if there are none.
     at, jump : (2 m,) float64, output: the breakpoints, and the increase of the slope at each.
     """
     cdef Box box
     cdef Py_ssize_t i, count = 0
-    cdef double norm = 0, linear = 0, slope = 0, lower, upper, z, below, above
+    cdef double slope = 0, lower, upper, z, below, above
     cdef double before = -INFINITY, after = INFINITY
     cdef bint weighted = weights is not None
     box.positive, box.negative, box.epsilon, box.one_sided = positive, negative, epsilon, one_sided
     with nogil:
         for i in range(y.shape[0]):
-            if beta[i] != 0:
-                norm += beta[i] * u[i]
-                linear += y[i] * beta[i] - epsilon * fabs(beta[i])
             lower, upper = lower_of(&box, y[i]), upper_of(&box, y[i])
             if weighted:
                 lower, upper = lower * weights[i], upper * weights[i]
@@ -77,7 +73,7 @@ def sums(
                     before = max(before, above)
                 elif above > right:
                     after = min(after, above)
-    return norm, linear, slope, count, before, after
+    return slope, count, before, after
 
 
 def violations(
@@ -86,18 +82,18 @@ def violations(
     double b, double tolerance,
     int[::1] rising, double[::1] rise, int[::1] falling, double[::1] fall,
 ):
-    """Check the KKT conditions; return loss, risers, fallers.
+    """Check the KKT conditions; return loss, norm, linear, risers, fallers.
 
-    loss: the sum of the losses of the rows. risers, fallers: the numbers of rows in `rising` and in
-    `falling`.
+    loss: the sum of the losses of the rows. norm: sum beta u. linear: sum y beta - epsilon
+    sum |beta|. risers, fallers: the numbers of rows in `rising` and in `falling`.
     rising, falling : (m + 1,) int32, output: the row of the steepest rise (fall), followed by the
     violators; if the steepest row is a violator, it occurs twice. rise, fall : (m + 1,) float64,
     output: their slopes. A row whose beta is beyond its bounds belongs to the other group of a nu
-    task, and only its loss counts.
+    task: it adds to the sums and is no violator.
     """
     cdef Box box
     cdef Py_ssize_t i, risers = 1, fallers = 1
-    cdef double loss = 0, lower, upper, z, below, above, up, down
+    cdef double loss = 0, norm = 0, linear = 0, lower, upper, z, below, above, up, down
     cdef bint weighted = weights is not None
     box.positive, box.negative, box.epsilon, box.one_sided = positive, negative, epsilon, one_sided
     with nogil:
@@ -112,6 +108,9 @@ def violations(
                 loss += upper * (below - b)
             if above < b:
                 loss += lower * (above - b)
+            if beta[i] != 0:
+                norm += beta[i] * u[i]
+                linear += y[i] * beta[i] - epsilon * fabs(beta[i])
             if beta[i] < lower or beta[i] > upper:
                 continue
             if beta[i] < upper:
@@ -128,4 +127,4 @@ def violations(
                 if b - down > tolerance:
                     fall[fallers], falling[fallers] = down, <int>i
                     fallers += 1
-    return loss, risers, fallers
+    return loss, norm, linear, risers, fallers

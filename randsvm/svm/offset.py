@@ -98,14 +98,12 @@ class Breakpoints:
 
     @staticmethod
     def of(
-        window: Window, slope: float, at: np.ndarray, jump: np.ndarray, outside: tuple[float, float]
+        window: Window, slope: float, at: np.ndarray, jump: np.ndarray, left: float, right: float
     ) -> Breakpoints:
-        """Return the breakpoints of one shard. at, jump : (m,) float64; outside: left and right."""
-        rise, ends = (
-            [float(jump.sum())],
-            (float(at.min(initial=np.inf)), float(at.max(initial=-np.inf))),
-        )
-        return Breakpoints(window, [slope], rise, len(at), *_few(at, jump), *outside, *ends)
+        """Return the breakpoints of one shard. at, jump : (m,) float64, those in the window."""
+        first, last = float(at.min(initial=np.inf)), float(at.max(initial=-np.inf))
+        few, rise = _few(at, jump), [float(jump.sum())]
+        return Breakpoints(window, [slope], rise, len(at), *few, left, right, first, last)
 
     def __add__(self, other: Breakpoints) -> Breakpoints:
         at, jump = np.empty(0), np.empty(0)

@@ -51,6 +51,7 @@ from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
     Candidates,
     Collector,
+    Side,
     interleaved,
     largest_violation,
     side_of,
@@ -165,16 +166,16 @@ class Scan(RunningValues):
         primal, before, offsets, candidates = 0.0, task.group_offsets(self.b), [], []
         windows: list[Window] = []
         for k, group in enumerate(task.groups):
-            sums, offset = self._least_loss_offset(group, self.windows[k])
+            offset = self._least_loss_offset(group, self.windows[k])
             windows.append(Window.around(offset, 4 * abs(offset - before[k]) + tolerance))
             found = self.ask(
                 partial(violations, task=group, b=offset, tolerance=tolerance, collector=collector)
             )
-            primal += sum_in_order(found.loss) + group.coefficient_sum * offset
-            candidates.append(self._with_both_sides(group, found.candidates))
+            # The last two are sums over all rows, the same for each group.
+            loss, norm, linear = map(sum_in_order, zip(*found.sums, strict=True))
+            primal += loss + group.coefficient_sum * offset
+            candidates.append(self._with_both_sides(group, found))
             offsets.append(offset)
-        # These sums are of all rows, the same for each group.
-        norm, linear = sum_in_order(sums.norm), sum_in_order(sums.linear)
         task, b = task.at(offsets)
         beta = self.coefficients.beta
         slack = task.absolute_sum_slack(beta)
@@ -183,7 +184,7 @@ class Scan(RunningValues):
             one_sum = task.with_slack(slack)
             query = partial(violations, task=one_sum, b=b, tolerance=tolerance, collector=collector)
             found = self.ask(query)
-            candidates = [self._with_both_sides(one_sum, found.candidates)]
+            candidates = [self._with_both_sides(one_sum, found)]
         self.task, self.b, self.slack, self.windows = task, b, slack, tuple(windows)
         certified = self.problem.positive_semidefinite
         certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified, self.floor)
@@ -201,14 +202,14 @@ class Scan(RunningValues):
         self.latest = SV_, violators, tolerance
         return SV_, violators
 
-    def _least_loss_offset(self, group: Task, window: Window) -> tuple[Totals, float]:
-        """Return the sums of all rows, and the offset that minimises P, of a group."""
+    def _least_loss_offset(self, group: Task, window: Window) -> float:
+        """Return the offset of a group that minimises P."""
         while True:
-            sums = self.ask(partial(sums_of, task=group, window=window))
+            breakpoints = self.ask(partial(breakpoints_of, task=group, window=window))
             most = self.total_weight * max(group.bounds)
-            found = sums.breakpoints.minimum(group.coefficient_sum, most)
+            found = breakpoints.minimum(group.coefficient_sum, most)
             if not isinstance(found, Window):
-                return sums, found
+                return found
             window = found
 
     def evaluations(
@@ -455,31 +456,14 @@ def least_norm(scan: Scan) -> float:
     return SEPARATING_SHARE * scan.task.absolute_sum**2 * float(K.diagonal().mean() - K.mean())
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Sums of each shard that do not depend on b: norm = sum beta u; linear, see Task.linear."""
-
-    norm: list[float]
-    linear: list[float]
-    breakpoints: Breakpoints
-
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(
-            self.norm + other.norm, self.linear + other.linear, self.breakpoints + other.breakpoints
-        )
-
-
-def sums_of(values: ShardValues, task: Task, window: Window) -> Totals:
-    """Return all parts of P and D of a shard but the losses, and the breakpoints of P in a
-    window."""
-    y, u, beta, weights = values.y, values.u, values.beta, values.weights
+def breakpoints_of(values: ShardValues, task: Task, window: Window) -> Breakpoints:
+    """Return the breakpoints of P of a shard in a window."""
+    y, box = values.y, box_parameters(task)
     at, jump = np.empty(2 * len(y)), np.empty(2 * len(y))
-    norm, linear, slope, count, before, after = _kkt_scan.sums(
-        y, u, beta, weights, *box_parameters(task), window.left, window.right, at, jump
+    slope, count, *outside = _kkt_scan.breakpoints(
+        y, values.u, values.weights, *box, window.left, window.right, at, jump
     )
-    inside = at[:count].copy(), jump[:count].copy()
-    breakpoints = Breakpoints.of(window, slope, *inside, (before, after))
-    return Totals([norm], [linear], breakpoints)
+    return Breakpoints.of(window, slope, at[:count].copy(), jump[:count].copy(), *outside)
 
 
 def box_parameters(task: Task) -> tuple[float, float, float, bool]:
@@ -487,48 +471,26 @@ def box_parameters(task: Task) -> tuple[float, float, float, bool]:
     return *task.bounds, task.epsilon, task.one_sided
 
 
-@dataclass(frozen=True)
-class ViolationReport:
-    """Losses of each shard for an offset b, and candidates."""
-
-    loss: list[float]
-    candidates: Candidates
-
-    def __add__(self, other: ViolationReport) -> ViolationReport:
-        return ViolationReport(self.loss + other.loss, self.candidates + other.candidates)
-
-
 def violations(
     values: ShardValues, task: Task, b: float, tolerance: float, collector: Collector
-) -> ViolationReport:
-    """Return the losses of a shard with the offset b, and the violators that the collector
-    keeps."""
-    y, u, beta, shard = values.y, values.u, values.beta, values.shard
+) -> Candidates:
+    """Return the violators of a shard with the offset b that the collector keeps, and the parts of
+    P and D."""
+    y, shard, box = values.y, values.shard, box_parameters(task)
     rise, fall = np.empty(len(y) + 1), np.empty(len(y) + 1)
-    rising: np.ndarray = np.empty(len(y) + 1, np.int32)
-    falling: np.ndarray = np.empty(len(y) + 1, np.int32)
-    loss, risers, fallers = _kkt_scan.violations(
-        y,
-        u,
-        beta,
-        values.weights,
-        *box_parameters(task),
-        b,
-        tolerance,
-        rising,
-        rise,
-        falling,
-        fall,
+    rising, falling = (np.empty(len(y) + 1, np.int32) for _ in "rf")
+    *sums, risers, fallers = _kkt_scan.violations(
+        y, values.u, values.beta, values.weights, *box, b, tolerance, rising, rise, falling, fall
     )
-    sides = []
-    for places, slope, level in (
-        (rising[:risers], rise[:risers], b),
-        (falling[:fallers], -fall[:fallers], -b),
-    ):
+
+    def side(places: np.ndarray, slope: np.ndarray, level: float) -> Side:
         rows = np.where(places < 0, np.int64(-1), places + np.int64(shard.start))
         weights = None if values.weights is None else values.weights[places]
-        sides.append(side_of(collector, shard, rows, slope, level, weights))
-    return ViolationReport([loss], Candidates(risers + fallers - 2, *sides))
+        return side_of(collector, shard, rows, slope, level, weights)
+
+    rises = side(rising[:risers], rise[:risers], b)
+    falls = side(falling[:fallers], -fall[:fallers], -b)
+    return Candidates(risers + fallers - 2, rises, falls, [tuple(sums)])
 
 
 def most_violating(values: ShardValues, task: Task, rise: bool, keep: int) -> SmallestKeys:

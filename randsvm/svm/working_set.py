@@ -7,7 +7,7 @@ scans or files.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,16 +42,18 @@ class Side:
 class Candidates:
     """Rows of a group, see Task.groups. If a coefficient rises, others of the group have to fall.
 
-    count: the number of violators.
+    count: the number of violators. sums: of each shard, the sum of the losses of its rows, sum
+    beta u, and sum y beta - epsilon sum |beta|.
     """
 
     count: int
     rising: Side
     falling: Side
+    sums: list[tuple[float, ...]] = field(default_factory=list)
 
     def __add__(self, other: Candidates) -> Candidates:
-        count = self.count + other.count
-        return Candidates(count, self.rising + other.rising, self.falling + other.falling)
+        sides = self.rising + other.rising, self.falling + other.falling
+        return Candidates(self.count + other.count, *sides, self.sums + other.sums)
 
     @property
     def max_violation(self) -> float:

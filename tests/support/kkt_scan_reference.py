@@ -24,48 +24,36 @@ class Box(NamedTuple):
         return (0.0, self.positive * weight) if y > 0 else (-self.negative * weight, 0.0)
 
 
-class Sums(NamedTuple):
-    """Sums over rows.
+class Breakpoints(NamedTuple):
+    """The slope of P at `left`, and its breakpoints.
 
-    bends : where in (left, right] the slope of P grows, each with the growth
+    inside : where in (left, right] the slope of P grows, each with the growth
     outside : the nearest bend at or before left, and the nearest one after right
     """
 
-    norm: float
-    linear: float
     slope: float
-    breakpoints: list[tuple[float, float]]
+    inside: list[tuple[float, float]]
     outside: tuple[float, float]
 
 
-def sums(
-    y: np.ndarray,
-    u: np.ndarray,
-    beta: np.ndarray,
-    weights: np.ndarray | None,
-    box: Box,
-    left: float,
-    right: float,
-) -> Sums:
+def breakpoints(
+    y: np.ndarray, u: np.ndarray, weights: np.ndarray | None, box: Box, left: float, right: float
+) -> Breakpoints:
     weights = np.ones(len(y)) if weights is None else weights
-    norm = linear = slope = 0.0
-    breakpoints, before, behind = [], -inf, inf
+    slope, inside, before, behind = 0.0, [], -inf, inf
     for i in range(len(y)):
-        if beta[i] != 0:
-            norm += beta[i] * u[i]
-            linear += y[i] * beta[i] - box.epsilon * abs(beta[i])
         lower, upper = box.of(y[i], weights[i])
         # A row loses upper (z - epsilon) for each b below z - epsilon, lower (z + epsilon) above.
         for bend, bound in ((y[i] - u[i] - box.epsilon, upper), (y[i] - u[i] + box.epsilon, lower)):
             if (bound > 0 and left < bend) or (bound < 0 and left >= bend):
                 slope -= bound
             if bound != 0 and left < bend <= right:
-                breakpoints.append((bend, abs(bound)))
+                inside.append((bend, abs(bound)))
             if bound != 0 and bend <= left:
                 before = max(before, bend)
             if bound != 0 and bend > right:
                 behind = min(behind, bend)
-    return Sums(norm, linear, slope, breakpoints, (before, behind))
+    return Breakpoints(slope, inside, (before, behind))
 
 
 class Violations(NamedTuple):
@@ -76,6 +64,8 @@ class Violations(NamedTuple):
     """
 
     loss: float
+    norm: float
+    linear: float
     rising: list[tuple[int, float]]
     falling: list[tuple[int, float]]
     steepest_rise: tuple[int, float]
@@ -113,6 +103,8 @@ def violations(
     # max and min return the first of equal rows.
     return Violations(
         loss,
+        float(beta @ u),
+        float(y @ beta) - box.epsilon * float(np.abs(beta).sum()),
         rising,
         falling,
         max(rises, key=lambda row: row[1]),

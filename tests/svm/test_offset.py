@@ -24,9 +24,9 @@ WHOLE = Window(-np.inf, np.inf)
 
 def breakpoints_of(task, y, u, weights, window):
     box = kkt_scan_reference.Box(*task.bounds, task.epsilon, task.one_sided)
-    found = kkt_scan_reference.sums(y, u, np.zeros(len(y)), weights, box, window.left, window.right)
-    at, jump = np.array(found.breakpoints, float).reshape(-1, 2).T
-    return Breakpoints.of(window, found.slope, at, jump, found.outside)
+    found = kkt_scan_reference.breakpoints(y, u, weights, box, window.left, window.right)
+    at, jump = np.array(found.inside, float).reshape(-1, 2).T
+    return Breakpoints.of(window, found.slope, at, jump, *found.outside)
 
 
 def b_and_reports(
