@@ -91,8 +91,7 @@ def _constants(model: Model, form: NormalForm) -> Iterator[str]:
         "SINGLE": int(form.single),
         "SCALED": int(form.factor is not None),
         "UNIT": int(form.unit),
-        "LINEAR": int(form.phi is None),
-        "PHI": (form.phi or "none").upper(),
+        "PHI": form.phi.upper(),
         "SPARSE": int(_is_sparse(form)),
         "GAMMA": repr(float(form.gamma)),
         "OFFSET(j)": repr(float(form.offset)) if scalar else "phases[j]",
@@ -114,7 +113,8 @@ def _constants(model: Model, form: NormalForm) -> Iterator[str]:
 
 
 def _is_sparse(form: NormalForm) -> bool:
-    return form.phi not in (None, "signs") and form.Z.nnz < DENSE * len(form.c) * form.inputs
+    is_matrix = form.phi not in ("entry", "signs")
+    return is_matrix and form.Z.nnz < DENSE * len(form.c) * form.inputs
 
 
 def _needs_double(model: Model) -> bool:
@@ -135,13 +135,9 @@ def _needs_double(model: Model) -> bool:
 
 def _tables(model: Model, form: NormalForm) -> dict[str, Any]:
     """Return the tables by name: arrays of numbers, or sequences of texts."""
-    tables: dict[str, Any] = {"offsets": form.b}
+    tables: dict[str, Any] = {"offsets": form.b, **_terms(form)}
     if form.factor is not None:
         tables |= {"shift": form.shift, "factor": form.factor}
-    if form.phi is None:
-        tables["weights"] = form.L
-    else:
-        tables |= _terms(form)
     if model.labels:
         tables["labels"] = model.labels
     if model.columns is not None:
@@ -158,7 +154,9 @@ def _tables(model: Model, form: NormalForm) -> dict[str, Any]:
 
 def _terms(form: NormalForm) -> dict[str, np.ndarray]:
     """Return the tables of the terms c_j phi_j(v)."""
-    tables = {"groups": form.groups, "columns": form.columns, "coefficients": form.c}
+    tables = {"groups": form.starts, "columns": form.columns, "coefficients": form.c}
+    if form.phi == "entry":
+        return tables
     if form.offset.ndim:
         tables["phases"] = form.offset
     if form.phi == "signs":

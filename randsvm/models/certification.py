@@ -34,7 +34,7 @@ from randsvm.kernels.rounding import (
     offset_error,
 )
 from randsvm.models import decisions
-from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import ModelRows
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
@@ -111,7 +111,7 @@ def certify(
     params, resources = params or CertifyParams(), resources or Resources()
     paths, model = files.inputs(data), os.fspath(model)
     check_is_not_model(paths, "TRAIN_FILE MODEL_FILE")
-    loaded = load(model, float64=True)
+    loaded = load(model)
     if not isinstance(loaded, KernelModel):
         raise ModelError(f"{model}: expected a model in LIBSVM's format, found one of LIBLINEAR")
     if loaded.prediction_type == "svc" and len(loaded.labels) < 2:
@@ -377,12 +377,12 @@ class Machine(NamedTuple):
 
 def machines_of(model: KernelModel) -> list[Machine]:
     """Return the binary problem of each decision value of a model."""
-    names, pairs = model.labels, isinstance(model, PairwiseModel)
+    names = model.labels
     if model.prediction_type != "svc":
         return [Machine("")]
     if len(names) == 2:
         return [Machine("", 0, 1)]
-    if not pairs:
+    if not model.has_pairs:
         return [Machine(f"{name} against the rest", c) for c, name in enumerate(names)]
     both = zip(*(each.tolist() for each in decisions.class_pairs(len(names))), strict=True)
     return [Machine(f"{names[i]} against {names[j]}", i, j) for i, j in both]

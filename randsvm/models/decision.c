@@ -14,7 +14,7 @@ typedef double randsvm_real;
 #define REAL(name) name
 #endif
 
-#define NONE 0
+#define ENTRY 0
 #define RBF 1
 #define POWER 2
 #define TANH 3
@@ -89,7 +89,7 @@ static void prepare(const randsvm_real *x, randsvm_real *v)
 #endif
 }
 
-/* ---- f = b + v L + sum_j c_j phi_j(v) ---- */
+/* ---- f = b + sum_j c_j phi_j(v) ---- */
 
 #if SPARSE
 #define FIRST(j) ((size_t)start[j])
@@ -101,7 +101,13 @@ static void prepare(const randsvm_real *x, randsvm_real *v)
 #define PLACE(k, j) ((k) - FIRST(j))
 #endif
 
-#if PHI == RBF
+#if PHI == ENTRY
+static randsvm_real phi(const randsvm_real *v, randsvm_real norm, int j)
+{
+    (void)norm;
+    return v[j];
+}
+#elif PHI == RBF
 /* exp(-gamma |v - z_j|^2). norm: |v|^2, which counts where z_j stores no entry */
 static randsvm_real phi(const randsvm_real *v, randsvm_real norm, int j)
 {
@@ -129,7 +135,7 @@ static randsvm_real phi(const randsvm_real *v, randsvm_real norm, int j)
     (void)norm;
     return product;
 }
-#elif PHI != NONE
+#else
 /* The power, tanh or cos of gamma <v, z_j> + offset. */
 static randsvm_real phi(const randsvm_real *v, randsvm_real norm, int j)
 {
@@ -160,32 +166,20 @@ static randsvm_real phi(const randsvm_real *v, randsvm_real norm, int j)
 
 void randsvm_decisions(const randsvm_real *x, randsvm_real *f)
 {
-    randsvm_real v[RANDSVM_FEATURES];
-    int c, i;
+    randsvm_real v[RANDSVM_FEATURES], norm = 0;
+    int c, g, i, j;
     prepare(x, v);
+    for (i = 0; i < RANDSVM_FEATURES; i++)
+        norm += v[i] * v[i];
     for (c = 0; c < RANDSVM_DECISIONS; c++)
         f[c] = offsets[c];
-#if LINEAR
-    for (i = 0; i < RANDSVM_FEATURES; i++)
-        for (c = 0; c < RANDSVM_DECISIONS; c++)
-            f[c] += v[i] * weights[i * RANDSVM_DECISIONS + c];
-#endif
-#if PHI != NONE
-    {
-        randsvm_real norm = 0;
-        int g, j;
-        for (i = 0; i < RANDSVM_FEATURES; i++)
-            norm += v[i] * v[i];
-        /* The coefficients of group g belong to the decision values columns[g]. */
-        for (g = 0; g < GROUPS; g++)
-            for (j = groups[g]; j < groups[g + 1]; j++) {
-                randsvm_real value = phi(v, norm, j);
-                for (c = 0; c < WIDTH; c++)
-                    f[columns[g * WIDTH + c]] += coefficients[(size_t)j * WIDTH + (size_t)c] * value;
-            }
-    }
-#endif
-    (void)i;
+    /* The coefficients of group g belong to the decision values columns[g]. */
+    for (g = 0; g < GROUPS; g++)
+        for (j = groups[g]; j < groups[g + 1]; j++) {
+            randsvm_real value = phi(v, norm, j);
+            for (c = 0; c < WIDTH; c++)
+                f[columns[g * WIDTH + c]] += coefficients[(size_t)j * WIDTH + (size_t)c] * value;
+        }
 }
 
 #if RANDSVM_DECISIONS == 1

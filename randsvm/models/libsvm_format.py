@@ -11,7 +11,7 @@ from randsvm.data import svmlight
 from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import join_rows
 from randsvm.kernels.kernel import Kernel
-from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model_text import (
     COUNTS,
     INTS,
@@ -67,7 +67,7 @@ def write(model: KernelModel, path: str) -> None:
     Z, beta, kernel = model.Z, model.beta, model.kernel
     is_svc, two = model.prediction_type == "svc", len(model.b) == 1
     nr_sv = None
-    if isinstance(model, PairwiseModel):
+    if model.own is not None:
         nr_sv = np.bincount(model.own, minlength=len(model.labels)).tolist()
     elif is_svc and two:
         # LIBSVM's format groups support vectors by class.
@@ -106,10 +106,10 @@ def write(model: KernelModel, path: str) -> None:
 # --- reading -------------------------------------------------------------------------------
 
 
-def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
+def read(content: bytes, name: str) -> KernelModel:
     """Return the model in `content`, a file of LIBSVM or of this package.
 
-    name : the file's name in messages; float64 : whether feature values are float64 in any case.
+    name : the file's name in messages.
     Raise ModelError, or DataError with line and column inside the support vectors.
     """
     header = Header(content, name, HEADER_FORMAT)
@@ -135,9 +135,9 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
     b = -np.array(header.get("rho", decisions))
     with reading(name):
         given = fields_of(header.trailer, prediction_type, nr_class, label)
-        given["float64"] = given["float64"] or float64
+        given["float64"] = True
     names = "support vector", "support vectors (total_sv)"
-    beta, rows = header.rows(total_sv, columns, *names, given["float64"])
+    beta, rows = header.rows(total_sv, columns, *names)
     features, indices, values = rows.features, rows.indices, rows.values
     if kernel.name == "precomputed":
         # Rows of kernel values begin with 0:number. The number of the training row is its feature.
@@ -148,9 +148,8 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
     given |= _probabilities(header, prediction_type, decisions)
     given |= {"prediction_type": prediction_type, "nu": nu, "kernel": kernel}
     given |= {"features": features, "Z": Z, "b": b}
-    if not pairs:
-        return KernelModel(beta=beta, **given)
-    return PairwiseModel(own=np.repeat(np.arange(nr_class), nr_sv), beta=beta, **given)
+    own = np.repeat(np.arange(nr_class), nr_sv) if pairs else None
+    return KernelModel(own=own, beta=beta, **given)
 
 
 def _probabilities(header: Header, prediction_type: str, decisions: int) -> dict[str, Any]:

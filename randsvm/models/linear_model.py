@@ -152,12 +152,11 @@ def write(model: LinearModel, path: str) -> None:
 # --- reading -------------------------------------------------------------------------------
 
 
-def read(content: bytes, name: str, float64: bool) -> LinearModel:
+def read(content: bytes, name: str) -> LinearModel:
     """Return the model in a file of LIBLINEAR or of this package.
 
-    name : the file's name in messages; float64 : without effect, as sums are float64. Memory:
-    `content`, two copies of w and some blocks of text. A wrong size in the header does not increase
-    it. Raise ModelError.
+    name : the file's name in messages. Memory: `content`, two copies of w and some blocks of text.
+    A wrong size in the header does not increase it. Raise ModelError.
 
     f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, without a last row if the bias is negative.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,9 +59,6 @@ class Model:
     columns : of the tables that the model was trained with; None: of svmlight files or arrays
     metadata : other lines of the trailer, which describe the training
     """
-
-    # Whether a decision value belongs to a pair of classes instead of a class.
-    has_pairs: ClassVar[bool] = False
 
     features: np.ndarray
     labels: tuple[str, ...]
@@ -125,6 +122,11 @@ class Model:
         return False
 
     @property
+    def has_pairs(self) -> bool:
+        """Return whether a decision value belongs to a pair of classes instead of a class."""
+        return False
+
+    @property
     def counts_unseen(self) -> bool:
         """Return whether features that are not in the training data change f."""
         return False
@@ -139,6 +141,8 @@ class Model:
 
         f : (m, columns), result of `decision`
         """
+        if self.has_pairs:
+            return decisions.voted_classes(f, len(self.labels))
         return f[:, 0] if self.is_regression else decisions.predicted_classes(f)
 
     @property
@@ -159,7 +163,10 @@ class Model:
         """
         if self.density_marks is not None:
             return decisions.novelty_probabilities(f[:, 0], self.density_marks)
-        return decisions.class_probabilities(decisions.sigmoids(f, self.sigmoid))
+        p = decisions.sigmoids(f, self.sigmoid)
+        if self.has_pairs:
+            return decisions.coupled_probabilities(p, len(self.labels))
+        return decisions.class_probabilities(p)
 
     def class_scores(self, f: np.ndarray) -> np.ndarray:
         """Return how badly each class fits each row, (m, classes); see `decisions.class_scores`.

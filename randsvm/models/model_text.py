@@ -382,14 +382,12 @@ class Header:
                 raise self.error("label", "different labels", f"{label} twice")
         return [number, *found]
 
-    def rows(
-        self, count: int, columns: int, row: str, rows: str, float64: bool = True
-    ) -> tuple[np.ndarray, ParsedRows]:
+    def rows(self, count: int, columns: int, row: str, rows: str) -> tuple[np.ndarray, ParsedRows]:
         """Return the numbers that begin the rows, (count, columns) float64, and their features.
 
-        row, rows : name one and all of them in messages; float64 : whether values of features are
-        float64. Memory depends on the text alone, not on `count` and `columns`. Raise ModelError
-        unless the model has exactly `count` whole lines of them.
+        row, rows : name one and all of them in messages. Memory depends on the text alone, not on
+        `count` and `columns`. Raise ModelError unless the model has exactly `count` whole lines of
+        them.
         """
         text, first_line = self._text, self.first_line
         found, tail = text.count(b"\n"), text[text.rfind(b"\n") + 1 :]
@@ -410,7 +408,7 @@ class Header:
                 name=self.name,
                 labels="number",
                 zero_based=True,
-                float64=float64,
+                float64=True,
                 first_line=first_line,
             )
             if len(block.y) == count:
@@ -456,20 +454,18 @@ def one_of(allowed: Iterable[str]) -> WordKind:
 # --- files ---------------------------------------------------------------------------------
 
 
-def load(path: str, float64: bool = False) -> Model:
+def load(path: str) -> Model:
     """Return the model in a file.
 
     Parameters
     ----------
     path : str
         Name of the file; "-" is standard input.
-    float64 : bool, default=False
-        Whether feature values are float64 even if the training rounded them to float32.
 
     Returns
     -------
     Model
-        A KernelModel, PairwiseModel or LinearModel.
+        A KernelModel or a LinearModel.
 
     Raises
     ------
@@ -479,7 +475,7 @@ def load(path: str, float64: bool = False) -> Model:
         If the file cannot be opened.
     """
     content, name = files.read_whole(path), files.display_name(path)
-    return _module_of(format_of(content) or "libsvm").read(content, name, float64)
+    return _module_of(format_of(content) or "libsvm").read(content, name)
 
 
 def save(model: Model, path: str) -> None:

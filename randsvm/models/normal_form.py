@@ -1,10 +1,9 @@
 """The normal form of decision functions, which the exports to C and to ONNX read:
 
-    f = b + v L + sum_j c_j phi_j(v)
+    f = b + sum_j c_j phi_j(v)
 
-v is a row after rounding and scaling. phi_j is an RBF, a power, tanh or cos of <v, z_j>, or a
-product of <v, s> over rows s of signs. Kernels that are linear fold into L and b, and scales of
-random features into c.
+v is a row after rounding and scaling. phi_j is the entry v_j, an RBF, a power, tanh or cos of
+<v, z_j>, or a product of <v, s> over rows s of signs. Scales of random features fold into c.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import numpy as np
 
 from randsvm.arrays import CsrMatrix, squared_norms
 from randsvm.errors import ModelError
-from randsvm.models import decisions
-from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.kernel_model import KernelModel, dense_coefficients
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
 
@@ -30,26 +28,25 @@ RANDOM_FEATURES_ROUNDING = 1e-5
 # Error of an exponent gamma |v - z|^2, divided by gamma times the squared norms of v and z.
 EXPONENT_ROUNDING = 1e-14
 
-Phi = Literal["rbf", "power", "tanh", "cos", "signs"]
+Phi = Literal["entry", "rbf", "power", "tanh", "cos", "signs"]
 PHI_OF_KERNELS: dict[str, Phi] = {"rbf": "rbf", "poly": "power", "sigmoid": "tanh"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NormalForm:
-    """Decision functions f = b + v L + sum_j c_j phi_j(v) of rows with an entry for every index.
+    """Decision functions f = b + sum_j c_j phi_j(v) of rows with an entry for every index.
 
     inputs : number of entries of a row
     single : whether entries are rounded to float32, before scaling and after it
     shift, factor : (inputs,), scaling (x - shift) factor; factor is 0 for unknown features. None:
     none
     unit : whether scaled rows are divided by their norm
-    b : (columns,); L : (inputs, columns)
-    phi : rbf: exp(-gamma |v - z_j|^2). power, tanh, cos: of gamma <v, z_j> + offset_j. signs: the
-    product of <v, s> over `degree[j]` rows s of signs. None: no terms.
-    Z : (m, inputs) CSR, or signs of shape (sum of degree, inputs), int8
+    b : (columns,)
+    phi : entry: v_j. rbf: exp(-gamma |v - z_j|^2). power, tanh, cos: of gamma <v, z_j> + offset_j.
+    signs: the product of <v, s> over `degree[j]` rows s of signs.
+    Z : (m, inputs) CSR, or signs of shape (sum of degree, inputs), int8; None for entries
     offset : () or (m,); degree : () of a power, or (m,) of signs
-    c : (m, k), coefficients. Column i of group g belongs to column `columns[g, i]` of f.
-    groups : (groups + 1,), terms groups[g] to groups[g + 1] form the group g; columns : (groups, k)
+    c : (m, k), coefficients of the terms; starts, columns : see `KernelModel.groups`
     rounding : error of f that rounding explains, relative to the sum of absolute terms
     """
 
@@ -59,23 +56,19 @@ class NormalForm:
     factor: Any = None
     unit: bool = False
     b: np.ndarray
-    L: np.ndarray
-    phi: Phi | None = None
+    phi: Phi
     Z: Any = None
     gamma: float = 1.0
     offset: np.ndarray = field(default_factory=lambda: np.array(0.0))
     degree: np.ndarray = field(default_factory=lambda: np.array(1))
     c: np.ndarray
-    groups: np.ndarray
+    starts: np.ndarray
     columns: np.ndarray
     rounding: float = DOUBLE_ROUNDING
 
     def dense_coefficients(self) -> np.ndarray:
         """Return the coefficient of each term in each column of f, (m, columns of f)."""
-        found = np.zeros((len(self.c), len(self.b)))
-        columns = np.repeat(self.columns, np.diff(self.groups), axis=0)
-        np.put_along_axis(found, columns, self.c, axis=1)
-        return found
+        return dense_coefficients(self.c, self.starts, self.columns, len(self.b))
 
     def tolerance(self, largest_norm: float) -> float:
         """Return the difference of f that rounding explains for rows up to a norm after scaling.
@@ -83,8 +76,8 @@ class NormalForm:
         It is relative to the sum of the absolute terms of such a row, in which a product of signs
         counts as the root of its mean square over the choice of the signs.
         """
-        r, rounding = largest_norm, self.rounding
-        sizes = np.ones(len(self.c))
+        r, rounding, c = largest_norm, self.rounding, self.dense_coefficients()
+        sizes = np.ones(len(c))
         if self.phi == "rbf":
             largest = float(squared_norms(self.Z).max(initial=0.0))
             rounding += EXPONENT_ROUNDING * self.gamma * (r * r + largest)
@@ -93,8 +86,10 @@ class NormalForm:
             sizes = products**self.degree
         elif self.phi == "signs":
             sizes = r**self.degree
-        linear = r * np.sqrt(np.square(self.L).sum(axis=0))
-        magnitude = np.abs(self.b) + linear + sizes @ np.abs(self.dense_coefficients())
+        terms = sizes @ np.abs(c)
+        if self.phi == "entry":
+            terms = r * np.sqrt(np.square(c).sum(axis=0))
+        magnitude = np.abs(self.b) + terms
         return float(rounding * magnitude.max()) + 1e-300
 
 
@@ -114,7 +109,8 @@ def normal_form(model: Model) -> NormalForm:
     else:
         assert isinstance(model, LinearModel)
         terms = _linear_terms(model, inputs)
-    return NormalForm(inputs=inputs, single=not model.float64, **_scaling(model), **terms)
+    own: dict[str, Any] = {"inputs": inputs, "single": not model.float64, "b": model.b}
+    return NormalForm(**own, **_scaling(model), **terms)
 
 
 def _positions(model: Model) -> np.ndarray:
@@ -135,41 +131,39 @@ def _scaling(model: Model) -> dict[str, Any]:
 
 def _in_one_group(c: np.ndarray) -> dict[str, Any]:
     """Return the fields of terms whose coefficients have a column for each decision value."""
-    return {"c": c, "groups": np.array([0, len(c)]), "columns": np.arange(c.shape[1])[None]}
+    return {"c": c, "starts": np.array([0, len(c)]), "columns": np.arange(c.shape[1])[None]}
 
 
 def _kernel_terms(model: KernelModel, inputs: int) -> dict[str, Any]:
-    """Return the fields b, L, and those of the terms."""
     kernel, shape = model.kernel, (len(model.beta), inputs)
     Z = CsrMatrix(model.Z.data, _positions(model)[model.Z.indices], model.Z.indptr, shape)
-    L = np.zeros((inputs, len(model.b)))
     if kernel.name == "linear":
-        L = np.asarray(Z.to_scipy().astype(np.float64).T @ model.coefficients)
-        return {"b": model.b, "L": L, **_in_one_group(L[:0])}
-    phi = PHI_OF_KERNELS.get(kernel.name)
-    if phi is None:
+        return {"phi": "entry", **_in_one_group(Z.column_products(model.coefficients))}
+    if kernel.name not in PHI_OF_KERNELS:
         raise ModelError(
             "expected a kernel of features, linear, poly, rbf or sigmoid, for an export, "
             f"found {kernel.name}"
         )
-    terms = _in_one_group(model.beta)
-    if isinstance(model, PairwiseModel):
-        K = len(model.labels)
-        groups = np.searchsorted(model.own, np.arange(K + 1))
-        terms |= {"groups": groups, "columns": decisions.pairs_of_classes(K)}
-    offset, degree = np.array(kernel.coef0), np.array(kernel.degree)
-    fields = {"phi": phi, "Z": Z, "gamma": kernel.gamma, "offset": offset, "degree": degree}
-    return {"b": model.b, "L": L, **fields, **terms}
+    starts, columns = model.groups
+    return {
+        "phi": PHI_OF_KERNELS[kernel.name],
+        "Z": Z,
+        "gamma": kernel.gamma,
+        "offset": np.array(kernel.coef0),
+        "degree": np.array(kernel.degree),
+        "c": model.beta,
+        "starts": starts,
+        "columns": columns,
+    }
 
 
 def _linear_terms(model: LinearModel, inputs: int) -> dict[str, Any]:
-    """Return the fields b, L, and those of the terms, which are random features."""
-    mapping, at = model.mapping, _positions(model)
-    b, L = model.b, np.zeros((inputs, len(model.b)))
+    mapping, at, w = model.mapping, _positions(model), model.w
     if mapping is None:
-        L[at] = model.w
-        return {"b": b, "L": L, **_in_one_group(L[:0])}
-    w, tables = model.w, mapping.over(model.features).tables
+        c = np.zeros((inputs, w.shape[1]))
+        c[at] = w
+        return {"phi": "entry", **_in_one_group(c)}
+    tables = mapping.over(model.features).tables
     if mapping.kernel == "rbf":
         W, phases, scale = tables
         rows = CsrMatrix.from_dense(np.ascontiguousarray(W.T))
@@ -181,4 +175,4 @@ def _linear_terms(model: LinearModel, inputs: int) -> dict[str, Any]:
         spread[:, at] = signs
         c = (scales * float(length) ** degree)[:, None] * w
         fields = {"phi": "signs", "Z": spread, "degree": degree, **_in_one_group(c)}
-    return {"b": b, "L": L, "rounding": RANDOM_FEATURES_ROUNDING, **fields}
+    return {"rounding": RANDOM_FEATURES_ROUNDING, **fields}

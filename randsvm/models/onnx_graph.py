@@ -134,10 +134,11 @@ def _rows(form: NormalForm) -> Part:
     return (READ + nodes).format(stored_type=1 if form.single else 11), tables
 
 
-# ---- f = b + v L + sum_j c_j phi_j(v) ----
+# ---- f = b + sum_j c_j phi_j(v) ----
 
 # Z has a column gamma z_j for each term.
 PHI = {
+    "entry": "phi = Identity (v)",
     "rbf": """
         products = MatMul (v, Z)
         twice = Add (products, products)
@@ -162,27 +163,19 @@ FACTOR_OF_SIGNS = """
 
 
 def _decisions(form: NormalForm) -> Part:
-    """Return f."""
-    if form.phi is None:
-        return "linear = MatMul (v, L) f = Add (linear, b)", {"L": form.L, "b": form.b}
-    nodes, tables = _phi(form)
-    own = {"c": form.dense_coefficients(), "b": form.b}
-    return f"{nodes} terms = MatMul (phi, c) f = Add (terms, b)", tables | own
-
-
-def _phi(form: NormalForm) -> Part:
-    """Return phi, the values of all phi_j, (rows, terms)."""
-    if form.phi == "signs":
-        return _products_of_signs(form)
-    assert form.phi is not None
-    Z = form.Z.toarray().astype(np.float64)
-    return PHI[form.phi], {
-        "Z": form.gamma * Z.T,
-        "gamma": form.gamma,
-        "norms_of_Z": form.gamma * np.square(Z).sum(axis=1),
-        "offset": form.offset.astype(np.float64),
-        "degree": form.degree,
-    }
+    """Return f, from phi, the values of all phi_j, (rows, terms)."""
+    nodes, tables = _products_of_signs(form) if form.phi == "signs" else (PHI[form.phi], {})
+    tables |= {"c": form.dense_coefficients(), "b": form.b}
+    if form.phi not in ("entry", "signs"):
+        Z = form.Z.toarray().astype(np.float64)
+        norms = np.square(Z).sum(axis=1)
+        tables |= {"Z": form.gamma * Z.T, "norms_of_Z": form.gamma * norms}
+        tables |= {
+            "offset": form.offset.astype(np.float64),
+            "gamma": form.gamma,
+            "degree": form.degree,
+        }
+    return f"{nodes} terms = MatMul (phi, c) f = Add (terms, b)", tables
 
 
 def _products_of_signs(form: NormalForm) -> Part:

@@ -32,7 +32,7 @@ from randsvm.files import display_name
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.rounding import WRITTEN, addition_error
 from randsvm.models.decisions import class_pairs
-from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.models.model_text import load
 from randsvm.parameters.kernel import KERNELS
@@ -359,13 +359,12 @@ def assemble(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> KernelM
         "labels": tuple(subtasks.labels),
         "b": np.array([one.b * one.scale for one in solutions]),
     }
-    if subtasks.pairs:
-        return PairwiseModel(**_joined_pairs(subtasks, solutions), **fields)
-    return KernelModel(**_joined_columns(solutions), **fields)
+    joined = _joined_pairs(subtasks, solutions) if subtasks.pairs else _joined_columns(solutions)
+    return KernelModel(**joined, **fields)
 
 
 def _joined_pairs(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> dict[str, Any]:
-    """Return the support vectors of all pairs, grouped by class, as PairwiseModel has them."""
+    """Return the support vectors of all pairs, grouped by class, as KernelModel has them."""
     classes = len(subtasks.labels)
     rows = distinct(np.concatenate([one.rows for one in solutions]))
     points = kernel_centres(subtasks.D, rows)
@@ -455,8 +454,8 @@ class OldModel:
         model, D, numbers = self.model, subtasks.D, self._class_numbers(subtasks.labels)
         known = self._matches(D)
         own, of_rows = np.zeros(len(model.beta), np.int64), np.zeros(len(known.rows), np.int64)
-        if isinstance(model, PairwiseModel) or len(numbers) == 2:
-            own = model.own if isinstance(model, PairwiseModel) else 1 * (model.beta[:, 0] < 0)
+        if model.own is not None or len(numbers) == 2:
+            own = 1 * (model.beta[:, 0] < 0) if model.own is None else model.own
             of_rows = numbers[D.labels()[known.rows].astype(np.int64)]
         rows, at = known.pairs(np.abs(model.beta).max(axis=1), own, of_rows)
 
@@ -495,7 +494,7 @@ class OldModel:
         """Return the coefficient of each support vector, (m,) float64, where class `first` is
         positive and class `second`, or each other one, is negative."""
         model, beta = self.model, self.model.beta
-        if not isinstance(model, PairwiseModel):
+        if not model.has_pairs:
             return beta[:, first] if beta.shape[1] > 1 else beta[:, 0] * (1 - 2 * first)
         assert second is not None
         i, j = sorted((first, second))
@@ -518,8 +517,7 @@ class OldModel:
                 f"{self.path}: expected a model of -s {params.task} to start from, found one of "
                 f"-s {self.model.prediction_type}"
             )
-        pairs = isinstance(self.model, PairwiseModel)
-        if params.multiclass and pairs != (params.multiclass == "ovo"):
+        if params.multiclass and self.model.has_pairs != (params.multiclass == "ovo"):
             raise ModelError(
                 f"{self.path}: expected a model of --multiclass {params.multiclass} to start from"
             )
@@ -543,7 +541,7 @@ class OldModel:
         }
         values |= {name: getattr(kernel, name) for name in KERNELS[kernel.name]}
         if self.model.prediction_type == "svc" and len(self.model.labels) > 2:
-            values["multiclass"] = "ovo" if isinstance(self.model, PairwiseModel) else "ovr"
+            values["multiclass"] = "ovo" if self.model.has_pairs else "ovr"
         values |= {} if self.cost is None else {"C": self.cost}
         for name, letter in (("epsilon", "-p"), ("nu", "-n")):
             if letter in arguments[:-1]:

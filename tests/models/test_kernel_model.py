@@ -250,7 +250,7 @@ def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes):
         own=np.empty(0, np.int64),
     )
     f = rng.normal(size=(200, pairs))
-    sure = model._is_certain(f, np.full(f.shape, 0.5))
+    sure = model._is_certain(f, np.full((len(f), 1), 0.5))
     kept = np.ones(len(f), bool)
     for signs in itertools.product((-1.0, 1.0), repeat=pairs):
         flipped = np.where(np.abs(f) <= 0.5, np.array(signs), f)

@@ -15,7 +15,7 @@ from randsvm.kernels.layouts import Cells
 from randsvm.models import decisions, export, fitted, libsvm_format, metrics, model_text, shapley
 from randsvm.models import linear_model as liblinear_format
 from randsvm.models.decisions import NonconformityScores
-from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.models.model_text import load
 from randsvm.training import probabilities
@@ -44,7 +44,7 @@ def read_body(content: bytes, like: bytes = b"") -> Any:
     like: a text in the same format, if `content` is damaged
     """
     module = liblinear_format if b"solver_type" in (like or content) else libsvm_format
-    return module.read(content, "m", False)
+    return module.read(content, "m")
 
 
 # The formats of files of models, and the first line of those that no other program reads.
@@ -74,10 +74,9 @@ def resealed(content: bytes) -> bytes:
 def kernel_model(kernel: tuple[Any, ...], **fields: Any) -> Any:
     """Return a model of kernel machines; with `own`, of pairs of classes.
 
-    kernel: name, gamma, coef0 and degree. fields: see KernelModel and PairwiseModel.
+    kernel: name, gamma, coef0 and degree. fields: see KernelModel.
     """
-    kind = PairwiseModel if "own" in fields else KernelModel
-    return kind(kernel=Kernel(*kernel), **fields)
+    return KernelModel(kernel=Kernel(*kernel), **fields)
 
 
 def predicts_by_cells(model: Any) -> bool:

@@ -26,13 +26,14 @@ def machine(
     **given: Any,
 ) -> Any:
     m = len(given.get("beta", range(6)))
-    Z = sparse.csr_matrix(RNG.normal(size=(m, 4)).astype(np.float32) * (RNG.random((m, 4)) < 0.6))
+    Z = sparse.csr_matrix(RNG.normal(size=(m, 4)).round(7) * (RNG.random((m, 4)) < 0.6))
     fields: dict[str, Any] = {
         "features": FOUR,
         "Z": csr(Z),
         "beta": RNG.normal(size=(m, 1)),
         "b": RNG.normal(size=1),
         "seen": FOUR,
+        "float64": True,
         "metadata": METADATA,
     } | given
     return kernel_model(kernel, prediction_type=task, labels=labels, **fields)
@@ -69,7 +70,7 @@ KINDS = {
     "linear kernel, nu": machine(kernel=("linear",), nu=True),
     "poly": machine(kernel=("poly", 0.5, 1.5, 2)),
     "sigmoid": machine(kernel=("sigmoid", 0.5, -1.5)),
-    "float64": machine(float64=True, Z=csr(RNG.normal(size=(6, 4)))),
+    "float64": machine(Z=csr(RNG.normal(size=(6, 4)))),
     "words": machine(labels=("Yes, churned", 'no "never"\nor'), **SCORES),
     "numbers that are not whole": machine(labels=("1.5", "-2")),
     "numbers beyond C": machine(labels=("1", "2147483648")),
