@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 import os
 import re
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ class Kind:
         Raise ValueError, with a sentence, for another kind of value or one that is not allowed.
         """
         try:
-            found = self.parse(given) if isinstance(given, str) else self.convert(given)
+            found = self.read(given)
         except (ValueError, TypeError, ArithmeticError):
             raise ValueError(f"expected {self.expected}, found {given!r}") from None
         # A search replaces AUTO by numbers: it is no value of a training.
@@ -59,12 +60,8 @@ class Kind:
             raise ValueError(f"{problem}, got {given}")
         return found
 
-    def parse(self, text: str) -> Any:
-        """Return the value of a word. Raise ValueError or ArithmeticError."""
-        return text
-
-    def convert(self, given: Any) -> Any:
-        """Return the value of a Python caller. Raise ValueError, TypeError or ArithmeticError."""
+    def read(self, given: Any) -> Any:
+        """Return the value. Raise ValueError, TypeError or ArithmeticError for another kind."""
         return os.fspath(given)
 
     def problem(self, value: Any) -> str:
@@ -93,11 +90,8 @@ class Switch(Kind):
     metavar = "0|1"
     expected = "0 or 1"
 
-    def parse(self, text: str) -> bool:
-        return bool(("0", "1").index(text))
-
-    def convert(self, given: Any) -> bool:
-        return bool((False, True).index(given))
+    def read(self, given: Any) -> bool:
+        return bool(("0", "1", False, True).index(given) % 2)
 
     def format(self, value: Any) -> str:
         return str(int(value))
@@ -125,11 +119,16 @@ class Choice(Kind):
         listed = ", ".join(f"{word} ({number})" for number, word in self.named.items())
         self.expected = f"one of {listed}" if len(self.words) > 1 else self.words[0]
 
-    def parse(self, text: str) -> str:
+    def read(self, given: Any) -> str:
+        text = super().read(given)
         return self.words[self.words.index(self.named.get(text, text.lower()))]
 
     def problem(self, value: Any) -> str:
         return "" if value in self.words else f"must be one of {', '.join(self.words)}"
+
+
+# Signs of bounds, in the order of their words.
+COMPARISONS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 
 
 class Number(Kind):
@@ -153,7 +152,8 @@ class Number(Kind):
         unit: str = "",
     ) -> None:
         self.words = words
-        self.least, self.most, self.above, self.below = least, most, above, below
+        limits = zip(COMPARISONS, (least, above, most, below), strict=True)
+        self.limits = {sign: x for sign, x in limits if x is not None}
         self.metavar = "|".join([self.metavar, *words])
         example = " as 0.01" if below == 1 else ""
         self.expected = " or ".join([self.expected + example, *words])
@@ -161,39 +161,29 @@ class Number(Kind):
 
     def _bounds(self, unit: str) -> str:
         """Return the bounds in words, as "> 0 and finite" or "from 2 to 1000"; "" without any."""
-        if self.least is not None and self.most is not None:
-            return f"from {self.least} to {self.most}"
-        signs = {">=": self.least, ">": self.above, "<=": self.most, "<": self.below}
-        given = {sign: x for sign, x in signs.items() if x is not None}
-        words = [f"{sign} {self.format_bound(x)}" for sign, x in given.items() if math.isfinite(x)]
-        words += ["finite"] if math.inf in given.values() else []
+        if {">=", "<="} <= self.limits.keys():
+            return f"from {self.limits['>=']} to {self.limits['<=']}"
+        finite = {sign: x for sign, x in self.limits.items() if math.isfinite(x)}
+        words = [f"{sign} {self.format_bound(x)}" for sign, x in finite.items()]
+        words += ["finite"] if math.inf in self.limits.values() else []
         return " and ".join(words) + (f" {unit}" if unit else "")
 
     def format_bound(self, x: float) -> str:
         return f"2^{math.log2(x):.0f}" if x >= 2**31 else format_number(x)
 
-    def parse(self, text: str) -> Any:
-        return text.lower() if text.lower() in self.words else self.number(text)
+    def read(self, given: Any) -> Any:
+        word = given.lower() if isinstance(given, str) else given
+        return word if word in self.words else self.number(given)
 
-    def number(self, text: str) -> float:
-        """Return the number of a word. Raise ValueError."""
-        return float(text)
-
-    def convert(self, given: Any) -> Any:
-        if not isinstance(given, numbers.Real):
-            raise TypeError
+    def number(self, given: Any) -> Any:
+        """Return the number that is given, or that a word stands for."""
         return float(given)
 
     def problem(self, value: Any) -> str:
         if isinstance(value, str):
             return "" if value in self.words else f"must be {self.expected}"
         # nan fails every comparison.
-        within = (
-            (self.least is None or value >= self.least)
-            and (self.most is None or value <= self.most)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
-        )
+        within = all(COMPARISONS[sign](value, x) for sign, x in self.limits.items())
         return "" if within else f"must be {self.bounds}"
 
 
@@ -203,11 +193,8 @@ class Whole(Number):
     metavar = "INTEGER"
     expected = "a whole number"
 
-    def number(self, text: str) -> int:
-        return int(text)
-
-    def convert(self, given: Any) -> Any:
-        if super().convert(given) % 1 != 0:  # nan and infinities too
+    def number(self, given: Any) -> Any:
+        if float(given) % 1 != 0:  # nan and infinities too
             raise ValueError
         return int(given)
 
@@ -218,10 +205,11 @@ class Size(Whole):
     metavar = "SIZE"
     expected = "a size as 512M or 4G"
 
-    def number(self, text: str) -> int:
-        found = re.fullmatch(r"(\d{1,20}(?:\.\d*)?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    def number(self, given: Any) -> int:
+        size = r"(\d{1,20}(?:\.\d*)?)([KMGT]?)(?:i?B)?"
+        found = isinstance(given, str) and re.fullmatch(size, given, re.IGNORECASE)
         if not found:
-            raise ValueError
+            return super().number(given)
         return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
     def format_bound(self, x: float) -> str:
@@ -233,13 +221,11 @@ class Duration(Number):
 
     metavar = "DURATION"
     expected = "a time as 90s, 10m or 2h"
-    UNITS: ClassVar = {"": 1, "s": 1, "m": 60, "h": 3600}
+    UNITS: ClassVar = {"s": 1, "m": 60, "h": 3600}
 
-    def number(self, text: str) -> float:
-        found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([smh]?)", text)
-        if not found:
-            raise ValueError
-        return float(found[1]) * self.UNITS[found[2]]
+    def number(self, given: Any) -> Any:
+        found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([smh])", str(given))
+        return float(found[1]) * self.UNITS[found[2]] if found else super().number(given)
 
     def format(self, value: Any) -> str:
         return super().format(value) + "s"
@@ -251,11 +237,8 @@ class RowsOrTime(Duration):
     metavar = "ROWS|TIME"
     expected = "a number of rows or a time as 60s or 10m"
 
-    def number(self, text: str) -> int | float:
-        return int(text) if re.fullmatch(r"[1-9]\d{0,17}", text) else super().number(text)
-
-    def convert(self, given: Any) -> Any:
-        return given if isinstance(given, int) else super().convert(given)
+    def number(self, given: Any) -> Any:
+        return int(given) if re.fullmatch(r"[1-9]\d{0,17}", str(given)) else super().number(given)
 
     def format(self, value: Any) -> str:
         return str(value) if isinstance(value, int) else super().format(value)
@@ -274,10 +257,9 @@ class Folds(Whole):
         super().__init__(**bounds)
         self.most_repeats = most_repeats
 
-    def parse(self, text: str) -> int | str:
-        if not re.fullmatch(r"-?\d{1,9}|\d{1,9}x\d{1,9}", text):
-            raise ValueError
-        return text if "x" in text else int(text)
+    def number(self, given: Any) -> Any:
+        is_repeated = isinstance(given, str) and re.fullmatch(r"\d{1,9}x\d{1,9}", given)
+        return given if is_repeated else super().number(given)
 
     def problem(self, value: Any) -> str:
         folds, _, repeats = str(value).partition("x")
@@ -303,10 +285,16 @@ class Numbers(Number):
         self.metavar = type(self).metavar
         self.auto = auto
 
-    def number(self, text: str) -> Any:
-        found = [one for part in text.split(",") for one in self._range(part)]
-        distinct = tuple(dict.fromkeys(found))
-        return distinct if len(distinct) > 1 else distinct[0]
+    def number(self, given: Any) -> Any:
+        if isinstance(given, numbers.Real):
+            return super().number(given)
+        if not isinstance(given, str):
+            found = tuple(map(super().number, given))
+            if not found:
+                raise ValueError
+            return found
+        found = tuple(dict.fromkeys(one for part in given.split(",") for one in self._range(part)))
+        return found if len(found) > 1 else found[0]
 
     def _range(self, text: str) -> list[float]:
         """Return the numbers of a range. Raise ValueError if the step does not reach the last."""
@@ -319,14 +307,6 @@ class Numbers(Number):
         if not 0 <= count < self.MOST:
             raise ValueError
         return [first * step**power for power in range(int(count) + 1)]
-
-    def convert(self, given: Any) -> Any:
-        if isinstance(given, numbers.Real):
-            return super().convert(given)
-        found = tuple(map(super().convert, given))
-        if not found:
-            raise ValueError
-        return found
 
     def problem(self, value: Any) -> str:
         if value == AUTO:
@@ -347,12 +327,9 @@ class Weights(Kind):
     number = Number(above=0, below=math.inf)
     bounds = number.bounds
 
-    def parse(self, text: str) -> Any:
-        if text != BALANCED:
-            raise ValueError
-        return ((text, 1.0),)
-
-    def convert(self, given: Any) -> Any:
+    def read(self, given: Any) -> Any:
+        if given == BALANCED:
+            return ((BALANCED, 1.0),)
         pairs = given.items() if isinstance(given, Mapping) else given
         return tuple((str(label), float(weight)) for label, weight in pairs)
 
