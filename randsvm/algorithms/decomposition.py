@@ -69,7 +69,7 @@ class Decomposition:
         points, task = scan.points(S.rows), scan.task
         beta_of_S = _solve_with_sums(scan, points)
         at = np.flatnonzero(beta_of_S)
-        scan.advance(points.X[at], beta_of_S[at], fresh=True)
+        scan.advance(points.X[at], beta_of_S[at])
         y, u = scan.D.labels(), scan.u
         beta = with_sums_by_violation(task, y, u, np.zeros(len(u)), scan.weights)
         rows = np.flatnonzero(beta)

@@ -108,24 +108,30 @@ class ShardValues:
 
     # Methods that changes and queries call by functools.partial: other processes can run them.
 
-    def set_coefficients(
-        self, rows: np.ndarray, beta: np.ndarray, others_zero: bool = False
-    ) -> None:
+    def set_coefficients(self, rows: np.ndarray, beta: np.ndarray) -> None:
         """Set beta of some rows of D, and leave u as it is.
 
-        rows : (m,) int64, ascending; beta : (m,) float64. others_zero: whether beta of all other
-        rows becomes 0.
+        rows : (m,) int64, ascending; beta : (m,) float64
         """
         within = self.shard.within(rows)
-        if others_zero:
-            self.beta.fill(0.0)
         self.beta[rows[within] - self.shard.start] = beta[within]
 
-    def set_values(self, u: np.ndarray, absolute: np.ndarray | None) -> None:
-        """Set u of every row, and what was added up. u, absolute : (n,) float64."""
-        rows = slice(self.shard.start, self.shard.stop)
-        self.u[:] = u[rows]
-        self.absolute = None if absolute is None else absolute[rows].copy()
+    def begin(
+        self,
+        rows: np.ndarray,
+        beta: np.ndarray,
+        u: np.ndarray | None = None,
+        absolute: np.ndarray | None = None,
+    ) -> None:
+        """Set beta of some rows of D, and 0 for all others, and the sums that were added up.
+
+        u, absolute : (n,) float64; u None: nothing was added.
+        """
+        own = slice(self.shard.start, self.shard.stop)
+        self.beta.fill(0.0)
+        self.set_coefficients(rows, beta)
+        self.u[:] = 0.0 if u is None else u[own]
+        self.absolute = None if absolute is None else absolute[own].copy()
 
     def u_of(self, rows: np.ndarray | None) -> list[np.ndarray]:
         """Return u of some rows, ascending; None: of all."""
@@ -147,14 +153,11 @@ class ShardValues:
         kept = (np.maximum(rise - b, b - fall) >= -distance) | (self.beta != 0)
         return [np.flatnonzero(kept) + self.shard.start]
 
-    def add(self, expansion: Expansion, fresh: bool) -> None:
+    def add(self, expansion: Expansion) -> None:
         """Add the expansion to u, and a second sum to `absolute` if it has one.
 
-        fresh: whether both start at 0. Raises ParameterError if a value exceeds float64.
+        Raises ParameterError if a value exceeds float64.
         """
-        if fresh:
-            self.u.fill(0.0)
-            self.absolute = None
         if not expansion.sum_shape:
             self._add(expansion, self.u)
         else:
@@ -190,11 +193,6 @@ class ShardValues:
         if self.budget.reserve(size):
             self._kept = layout, blocks, size
         return blocks
-
-
-def _set_all(rows: np.ndarray, beta: np.ndarray) -> Callable[[ShardValues], None]:
-    """Return the change that sets beta of some rows, and 0 for all others."""
-    return partial(ShardValues.set_coefficients, rows=rows, beta=beta, others_zero=True)
 
 
 # --- all shards ------------------------------------------------------------------------------
@@ -282,38 +280,6 @@ class SavedSolution:
         )
 
 
-class RowReader:
-    """Reads rows of D by number and caches them.
-
-    max_bytes: size above which the cache drops rows.
-    """
-
-    def __init__(self, D: Dataset, max_bytes: int) -> None:
-        self.D, self.max_bytes, self.cache = D, max_bytes, RowCache(D.d)
-
-    def read(self, rows: np.ndarray, support: np.ndarray) -> Points:
-        """Return these rows, without u and beta. rows, support : ascending int64; the cache keeps
-        the support vectors longest."""
-        missing = self.cache.missing(rows)
-        if len(missing) > self.cache.count and len(missing) > len(rows) // 2:
-            # Nearly all are new, as at the start of a nu task: the cache shares their memory.
-            found, self.cache = kernel_centres(self.D, rows), RowCache(self.D.d)
-            self.cache.add(found)
-            return found
-        if len(missing):
-            self._drop_unneeded(sorted_union(support, rows))
-            self.cache.add(kernel_centres(self.D, missing))
-        return self.cache.points(rows)
-
-    def _drop_unneeded(self, needed: np.ndarray) -> None:
-        """Drop all other rows if the cache is too large and most of it is unneeded."""
-        if self.cache.nbytes > self.max_bytes and self.cache.count > 2 * len(needed):
-            self.cache = self.cache.subset(needed)
-
-    def clear(self) -> None:
-        self.cache = RowCache(0)
-
-
 class RunningValues:
     """u and beta of every row of D, for the coefficients so far.
 
@@ -342,6 +308,7 @@ class RunningValues:
     exact : (m,) float64, u of the audit rows from float64 sums
     added: what was added to u since it was last computed from scratch
     reduced: the reduced machine that the coefficients are of; None: they are of the problem
+    row_cache: rows that were read by number
     """
 
     only_gap: float | None = None
@@ -373,7 +340,8 @@ class RunningValues:
         D, problem = self.D, self.problem
         self.audit = kernel_centres(D, D.sample(Draw(self.seed, AUDIT_DRAW), audit_rows(D)))
         self.max_violation = float(np.ptp(self.audit.y))
-        self.row_reader = RowReader(D, layout_bytes // 2)
+        # The size above which the cache drops rows.
+        self.row_cache, self.max_cached_bytes = RowCache(D.d), layout_bytes // 2
         self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
         self.kernel_layout = kernel_layout_of(D, problem, self.audit, float64)
         self.exact = np.zeros(len(self.audit))
@@ -390,12 +358,6 @@ class RunningValues:
         return np.concatenate(self.ask(partial(ShardValues.u_of, rows=rows), stage))
 
     @property
-    def absolute(self) -> np.ndarray | None:
-        """Return `ShardValues.absolute` of every row; None where no sums needed it."""
-        parts = [part for part in self.ask(ShardValues.absolute_part) if part is not None]
-        return np.concatenate(parts) if parts else None
-
-    @property
     def beta(self) -> np.ndarray:
         """Return beta of every row, (n,) float64."""
         beta = np.zeros(self.D.n)
@@ -408,8 +370,22 @@ class RunningValues:
         return replace(self.rows(rows), u=u, beta=self.coefficients.of(rows))
 
     def rows(self, rows: np.ndarray) -> Points:
-        """Return rows of D without u and beta. rows : (m,) int64, ascending."""
-        return self.row_reader.read(rows, self.coefficients.rows)
+        """Return rows of D without u and beta. rows : (m,) int64, ascending.
+
+        They are cached. If the cache is too large, it keeps these and the support vectors.
+        """
+        cache, missing = self.row_cache, self.row_cache.missing(rows)
+        if len(missing) > cache.count and len(missing) > len(rows) // 2:
+            # Nearly all are new, as at the start of a nu task: the cache shares their memory.
+            found, self.row_cache = kernel_centres(self.D, rows), RowCache(self.D.d)
+            self.row_cache.add(found)
+            return found
+        if len(missing):
+            needed = sorted_union(self.coefficients.rows, rows)
+            if cache.nbytes > self.max_cached_bytes and cache.count > 2 * len(needed):
+                cache = self.row_cache = cache.subset(needed)
+            cache.add(kernel_centres(self.D, missing))
+        return cache.points(rows)
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
         """Return K of every pair of some points, (m, m) float32; the caller must not change it.
@@ -443,40 +419,32 @@ class RunningValues:
         self.coefficients = self.coefficients.after(rows, beta)
         self.values.change(partial(ShardValues.set_coefficients, rows=rows, beta=beta))
 
-    def advance(self, Z: CsrMatrix, difference: np.ndarray, *, fresh: bool = False) -> None:
-        """Compute u += sum_j difference_j K(z_j, .), or u = ... if `fresh`.
+    def advance(self, Z: CsrMatrix, difference: np.ndarray) -> None:
+        """Compute u += sum_j difference_j K(z_j, .).
 
         Z : (m, d) CSR, the z_j; difference : (m,) float64.
         """
-        self.added = (NOTHING_ADDED if fresh else self.added).after(difference)
+        self.added = self.added.after(difference)
         sums, layout = difference, self.kernel_layout
         if layout.dtype is np.float32 and layout.kernel.name == "rbf":
             # The bound of the errors of u follows from the second sum of every row. In float64, and
             # for kernels whose values have no bound of their own, a bound for all rows does.
             sums = np.column_stack([difference, np.abs(difference)])
         # No name here holds the expansion: `refine` drops it before it makes that in float64.
-        self.values.change(
-            partial(ShardValues.add, expansion=Expansion(layout, Z, sums), fresh=fresh)
-        )
+        self.values.change(partial(ShardValues.add, expansion=Expansion(layout, Z, sums)))
         # Shards apply a change when they are next asked. They do it now, in any precision:
         # the time counts for this step, and after an exception u is known to be unsettled.
         u = self.u_of(self.audit.rows, "scanning")
-        if self.kernel_layout.dtype is np.float32 and not self._passes_audit(
-            Z, difference, fresh, u
-        ):
+        if layout.dtype is np.float32 and not self._passes_audit(Z, difference, u):
             self.refine()
 
     @property
     def saved_solution(self) -> SavedSolution:
         """The current coefficients and their u, for scans of the same rows."""
-        return SavedSolution(
-            self.coefficients,
-            self.u,
-            self.absolute,
-            self.added,
-            self.kernel_layout.dtype is np.float64,
-            self.problem.bounds,
-        )
+        parts = [part for part in self.ask(ShardValues.absolute_part) if part is not None]
+        absolute = np.concatenate(parts) if parts else None
+        float64, bounds = self.kernel_layout.dtype is np.float64, self.problem.bounds
+        return SavedSolution(self.coefficients, self.u, absolute, self.added, float64, bounds)
 
     def continue_from(
         self,
@@ -492,13 +460,13 @@ class RunningValues:
         """
         rows, beta = coefficients.rows, coefficients.beta
         self.coefficients, self.settled = coefficients, False
-        X, set_all = self.rows(rows).X, _set_all(rows, beta)
+        X, begin = self.rows(rows).X, partial(ShardValues.begin, rows=rows, beta=beta)
         if u is None:
-            self.values.restart(set_all)
-            self.advance(X, beta, fresh=True)
+            self.values.restart(begin)
+            self.added, self.exact = NOTHING_ADDED, np.zeros(len(self.audit))
+            self.advance(X, beta)
         else:
-            known = partial(ShardValues.set_values, u=u, absolute=absolute)
-            self.values.restart(set_all, known)
+            self.values.restart(partial(begin, u=u, absolute=absolute))
             self.exact = values_of(self.kernel_layout.in_float64, X, beta, self.audit.X)
             self.added = added or Added(1, len(rows), math.inf)
         self.settled = True
@@ -511,16 +479,13 @@ class RunningValues:
         self.continue_from(self.coefficients)
         return True
 
-    def _passes_audit(
-        self, Z: CsrMatrix, difference: np.ndarray, fresh: bool, u: np.ndarray
-    ) -> bool:
+    def _passes_audit(self, Z: CsrMatrix, difference: np.ndarray, u: np.ndarray) -> bool:
         """Return whether the running values u of the audit rows agree with float64 sums.
 
         They may differ by a share of the tolerance, or of the largest violation: rounding hides
         nothing of a violation that is a hundred times as large.
         """
-        exact = values_of(self.kernel_layout.in_float64, Z, difference, self.audit.X)
-        self.exact = exact if fresh else self.exact + exact
+        self.exact += values_of(self.kernel_layout.in_float64, Z, difference, self.audit.X)
         tolerance = self.problem.tolerance
         allowed = min(MAX_ERROR_OF_VIOLATION * self.max_violation, MAX_TOLERANCES * tolerance)
         largest = np.abs(u - self.exact).max()
@@ -529,7 +494,7 @@ class RunningValues:
     def forget(self) -> None:
         """Free the memory of all shards and of the row cache; nothing can be asked any more."""
         self.values.close()
-        self.row_reader.clear()
+        self.row_cache = RowCache(0)
 
 
 def audit_rows(D: Dataset) -> int:

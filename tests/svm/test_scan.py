@@ -388,8 +388,8 @@ def test_unused_rows_are_released_when_memory_is_full(tmp_path):
             found, expected = values.rows(rows), D.points(rows)
             assert (found.X.toarray() == expected.X.toarray()).all()
             assert (found.y == expected.y).all()
-            assert values.row_reader.cache.nbytes < 120_000
-        assert len(values.row_reader.cache.missing(support_vectors)) == 0
+            assert values.row_cache.nbytes < 120_000
+        assert len(values.row_cache.missing(support_vectors)) == 0
         values.forget()
 
 
