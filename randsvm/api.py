@@ -13,13 +13,12 @@ from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import (
     ALGORITHMS,
     COMMON,
-    WARM_START,
     DataParams,
     Limits,
     Resources,
     Search,
 )
-from randsvm.parameters.values import Kind, Path
+from randsvm.parameters.values import Kind
 
 if TYPE_CHECKING:
     from randsvm.data.dataset import Source
@@ -129,7 +128,6 @@ def train(
         limits=make_parameters(Limits, values),
         data_params=make_parameters(DataParams, values),
         resources=make_parameters(Resources, values),
-        warm_start=values.get(WARM_START),
         search=Search(
             **{f.name: values[f.name] for f, _ in option_fields(Search) if f.name in values},
             grid=grid(groups, values),
@@ -177,8 +175,6 @@ def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
         for f, spec in option_fields(group)
     }
     kinds[EARLIER] = None, True
-    if StopParams in groups:
-        kinds[WARM_START] = Path(), True
     values = {}
     for name, value in given.items():
         if name not in kinds:

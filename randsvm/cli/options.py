@@ -13,9 +13,9 @@ from randsvm.cli.commands import OptionOfField
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, inputs
 from randsvm.parameters import values
-from randsvm.parameters.option import OUTPUT, STOP, Option, option_fields
+from randsvm.parameters.option import OUTPUT, Option, option_fields
 from randsvm.parameters.rounds import StopParams
-from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START
+from randsvm.parameters.run import ALGORITHMS, COMMON
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -105,17 +105,6 @@ def parameters(
     return decorate
 
 
-warm_start = click_option(
-    WARM_START,
-    None,
-    Option(
-        ("--warm-start",),
-        "Start from this model, e.g. yesterday's on fewer rows; it gives task, kernel and C if the "
-        "command line does not.",
-        values.Path(),
-        STOP,
-    ),
-)
 html = click_option(
     "html",
     None,
@@ -167,13 +156,11 @@ def of_algorithm(algorithm: str) -> Callable[[Decorated], Decorated]:
     more = click.argument("more_files", type=PATH, nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]")
     # sgd writes its model whatever the gap, and does not use LIBSVM. It takes --require-gap and
     # the cache of LIBSVM too, so that errors give the reason, but its help omits them.
-    rounds = StopParams in groups
-    hidden = () if rounds else ("require_gap", "libsvm_cache")
+    hidden = () if StopParams in groups else ("require_gap", "libsvm_cache")
 
     def decorate(command: Decorated) -> Decorated:
         command = parameters(*COMMON, hidden=hidden)(report(quiet(log(html(command)))))
-        command = parameters(*groups)(warm_start(command) if rounds else command)
-        return click.argument("train_file", type=PATH)(more(command))
+        return click.argument("train_file", type=PATH)(more(parameters(*groups)(command)))
 
     return decorate
 

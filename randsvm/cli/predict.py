@@ -85,7 +85,7 @@ def _reported(function: Callable[..., None]) -> Callable[..., None]:
         files = {role: given[name] for name, role in ROLES.items() if given.get(name) is not None}
         if files.get("data") == files["model"] == STANDARD:
             raise ParameterError("standard input is both the data and MODEL_FILE")
-        with Report(COMMAND, [], files, {"report": report, "quiet": quiet}) as watch:
+        with Report(COMMAND, files, {"report": report, "quiet": quiet}) as watch:
             function(watch=watch, **given)
 
     return options.report(options.quiet(command))

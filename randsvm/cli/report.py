@@ -44,16 +44,14 @@ from randsvm.files import STANDARD_OUTPUTS, check_distinct, display_output
 class Report:
     """The listener of a command, as a context.
 
-    algorithm: that of a training; None for other commands. arguments: options that
-    `Started.configuration` lacks. files: the name or names of each file, by its role. Both complete
-    the command line of the run. given: options of the command: quiet, report (text or json) and,
-    for a training, log and html.
+    algorithm: that of a training; None for other commands. files: the name or names of each file,
+    by its role. given: options of the command: quiet, report (text or json) and, for a training,
+    log and html.
     """
 
     def __init__(
         self,
         command: str,
-        arguments: list[str],
         files: Mapping[str, str | tuple[str, ...]],
         given: Mapping[str, Any],
         *,
@@ -61,7 +59,6 @@ class Report:
     ) -> None:
         self.start = time.monotonic()
         self.command = command
-        self.arguments = arguments
         self.files: list[str] = []
         for names in files.values():
             self.files += [names] if isinstance(names, str) else names
@@ -213,8 +210,8 @@ class Report:
     def _record(self, event: Any) -> dict[str, Any]:
         fields = event._asdict()
         if isinstance(event, Started):
-            words = [*fields.pop("configuration"), *self.arguments]
-            self.run |= {"algorithm": event.algorithm, "parameters": shlex.join(words)}
+            parameters = shlex.join(fields.pop("configuration"))
+            self.run |= {"algorithm": event.algorithm, "parameters": parameters}
             self.run |= {"n": event.n, "d": event.d, "nnz": event.nnz}
         return record_of(event, self.run | fields)
 
@@ -224,7 +221,7 @@ class Report:
         if isinstance(event, Started):
             # A name that begins with a dash would be read as an option.
             dashes = ["--"] if any(re.match("-.", name) for name in self.files) else []
-            words = [*event.configuration, *self.arguments, *dashes, *self.files]
+            words = [*event.configuration, *dashes, *self.files]
             yield shlex.join([self.command, event.algorithm, *words])
         elif isinstance(event, Iteration) and event.inner_set != (last.inner_set if last else 0):
             rows = f"{event.inner_set:,} of the rows" if event.inner_set else "all rows"

@@ -31,15 +31,13 @@ def training(described: Callable[[], None]) -> Callable[..., None]:
 
         data, model = options.files_of(given)
         explicit, log = options.explicit(given), given["log"]
-        old = explicit.get("warm_start")
-        extra = ["--warm-start", old] if old else []
         roles = {"data": data, "model": model}
-        with Report(COMMAND, extra, roles, given, algorithm=algorithm) as report:
+        with Report(COMMAND, roles, given, algorithm=algorithm) as report:
             report.check_outputs(
                 {
                     "TRAIN_FILE": files.inputs(data),
                     "MODEL_FILE": model,
-                    "--warm-start": old,
+                    "--warm-start": explicit.get("warm_start"),
                     "--update": explicit.get("update"),
                     "--cache": explicit.get("cache"),
                 }

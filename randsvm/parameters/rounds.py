@@ -8,7 +8,7 @@ from functools import cached_property
 
 from randsvm.parameters.option import STOP, changed_flags, check_values, option, require
 from randsvm.parameters.svm import NU_TASKS, KernelParams
-from randsvm.parameters.values import AUTO, Flag, Number, Whole
+from randsvm.parameters.values import AUTO, Flag, Number, Path, Whole
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class OsunaParams:
 
 @dataclass(frozen=True)
 class StopParams:
-    """The conditions that end a run of randsvm or osuna.
+    """Where a run of randsvm or osuna begins, and the conditions that end it.
 
     gap: a number; NO_GAP: no gap ends the run, which goes on until no violator is left or, with a
     bound k, until the rule of KBH07 ends it; None: the default, see `resolved`.
@@ -189,6 +189,14 @@ class StopParams:
         help="Express the decision function by at most N of its support vectors, of several "
         "classes in each problem, with new coefficients; auto: by the fewest within --gap. The gap "
         "is certified against D of the full machine.",
+        group=STOP,
+    )
+    warm_start: str | None = option(
+        None,
+        Path(),
+        "--warm-start",
+        help="Start from this model, e.g. yesterday's on fewer rows; it gives task, kernel and C "
+        "if the command line does not.",
         group=STOP,
     )
 

@@ -595,6 +595,3 @@ ALGORITHMS: dict[str, tuple[type, ...]] = {
 }
 # The classes of the options that every algorithm has.
 COMMON: tuple[type, ...] = (Search, Limits, DataParams, Resources)
-# The keyword of the model that a training starts from. Algorithms with StopParams have it: they
-# work in rounds.
-WARM_START = "warm_start"

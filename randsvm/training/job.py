@@ -60,16 +60,14 @@ class Job:
     """The options that all algorithms share.
 
     stop, limits, data_params, resources, search: groups of options
-    warm_start: the file of the model to start from
-    given: the names of the options that the user gave; the others are as in that model. None: all
-        were given
+    given: the names of the options that the user gave; the others are as in the model of
+        --warm-start. None: all were given
     """
 
     stop: StopParams = field(default_factory=StopParams)
     limits: Limits = field(default_factory=Limits)
     data_params: DataParams = field(default_factory=DataParams)
     resources: Resources = field(default_factory=Resources)
-    warm_start: str | None = None
     search: Search = field(default_factory=Search)
     given: frozenset[str] | None = None
 
@@ -97,7 +95,7 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
     )
     cache = {"--cache": job.resources.cache}
     files.check_distinct({"MODEL_FILE": model}, {"TRAIN_FILE": paths, **cache})
-    files.check_distinct(cache, {"TRAIN_FILE": paths, "--warm-start": job.warm_start})
+    files.check_distinct(cache, {"TRAIN_FILE": paths, "--warm-start": job.stop.warm_start})
     check_is_not_model(paths, "TRAIN_FILE MODEL_FILE")
     if model is not None:
         names = [model]

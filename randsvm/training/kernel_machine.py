@@ -132,7 +132,10 @@ def _check_precomputed(job: Job) -> None:
     excluded = {
         "--scale": (job.data_params.scale, "scaled kernel values belong to no kernel"),
         "--zero-based": (job.data_params.zero_based, "every row begins with 0:number in any case"),
-        "--warm-start": (job.warm_start, "rows have no features to compare with the old model's"),
+        "--warm-start": (
+            job.stop.warm_start,
+            "rows have no features to compare with the old model's",
+        ),
     }
     for option, (value, reason) in excluded.items():
         require(not value, f"{option} does not go with -t precomputed: {reason}")
@@ -165,12 +168,12 @@ class KernelTrainer(Trainer[KernelParams]):
         """Fill in what follows from the model of --warm-start and from the kernel."""
         job = self.job
         self._asked_gap = job.stop.wanted_gap or job.limits.require_gap
-        if job.warm_start:
-            self.old = OldModel.read(job.warm_start)
+        if job.stop.warm_start:
+            self.old = OldModel.read(job.stop.warm_start)
             params, self._notices = self.old.params(params, job.given)
         job.stop.check(params)
         require(
-            not (job.warm_start and params.components),
+            not (job.stop.warm_start and params.components),
             "--warm-start goes with a kernel, not with --components",
         )
         if params.kernel == "precomputed":

@@ -315,11 +315,11 @@ class Algorithm:
         """The options as on a command line, with defaults that follow from the data."""
         if self.as_published is not None:
             # -k says by itself that no gap ends the run.
-            return command_line(self.as_published, replace(self.stop, gap=None))
+            return command_line(self.as_published, replace(self.stop, gap=None, warm_start=None))
         params = self.params
         if isinstance(params, RandsvmParams):
             params = params.without_support_bound
-        return command_line(params, self.stop)
+        return command_line(params, replace(self.stop, warm_start=None))
 
     @property
     def notices(self) -> list[str]:

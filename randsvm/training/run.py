@@ -296,7 +296,7 @@ class Trainer(ABC, Generic[AnyParams]):
     def for_parts(self: AnyTrainer) -> AnyTrainer:
         """Return a trainer for parts of the rows, which another process may train on."""
         other = copy(self)
-        other.job = replace(self.job, search=Search(), warm_start=None)
+        other.job = replace(self.job, search=Search(), stop=replace(self.job.stop, warm_start=None))
         return other
 
     def fit(self, D: Dataset, params: AnyParams, seconds: float = inf) -> Decision:
@@ -459,6 +459,7 @@ def _report_start(
     is_searched = not {"C", "lambda_"}.isdisjoint(dict(job.search.grid))
     C, lambda_ = (None, None) if is_searched else trainer.cost_and_lambda(params)
     arguments = [*_arguments_of(params, job.search.grid), *described.arguments]
+    arguments += command_line(job.stop, names={"warm_start"})
     emit(
         Started(
             algorithm=trainer.name,

@@ -339,7 +339,7 @@ def test_an_interrupted_search_without_a_log_says_that_its_scores_are_lost(
         f"interrupted by Ctrl-C: no model was written; the best combination so far is C "
         f"{best.values['C']:g}: accuracy {best.score:.6g}%"
     )
-    report = Report("randsvm-train", [], {}, {"quiet": True, "report": "text"})
+    report = Report("randsvm-train", {}, {"quiet": True, "report": "text"})
     with pytest.raises(Interrupted, match=r"Ctrl-C; without --log its scores are lost$"), report:
         report(events[0])
         raise Interrupted(2)
