@@ -407,8 +407,8 @@ def silent(event: object) -> None:
 
 # The listener is a context variable. As an argument it would pass through every layer from reader
 # to solver, and the code of Algorithm 1 would differ from the paper. Only the calling thread emits.
-_listener: ContextVar[Watch] = ContextVar("listener", default=silent)
-_emitted: ContextVar[set[str] | None] = ContextVar("emitted", default=None)
+# The set has the keys of `emit_once` that were emitted.
+_listener: ContextVar[tuple[Watch, set[str]]] = ContextVar("listener", default=(silent, set()))
 
 
 def listener() -> Watch:
@@ -419,7 +419,7 @@ def listener() -> Watch:
     callable
         The function that `listening` was called with, or `silent`.
     """
-    return _listener.get()
+    return _listener.get()[0]
 
 
 def emit(event: object) -> None:
@@ -436,7 +436,7 @@ def emit(event: object) -> None:
         If a signal has come.
     """
     check()
-    _listener.get()(event)
+    listener()(event)
 
 
 def emit_once(key: str, event: object) -> None:
@@ -449,11 +449,10 @@ def emit_once(key: str, event: object) -> None:
     event : object
         The event.
     """
-    emitted = _emitted.get()
-    if emitted is None or key not in emitted:
+    _, emitted = _listener.get()
+    if key not in emitted:
         emit(event)
-        if emitted is not None:
-            emitted.add(key)
+        emitted.add(key)
 
 
 @contextlib.contextmanager
@@ -465,12 +464,11 @@ def listening(watch: Watch) -> Iterator[None]:
     watch : callable
         Called with each event.
     """
-    tokens = _listener.set(watch), _emitted.set(set())
+    token = _listener.set((watch, set()))
     try:
         yield
     finally:
-        _listener.reset(tokens[0])
-        _emitted.reset(tokens[1])
+        _listener.reset(token)
 
 
 # ---- signals ----------------------------------------------------------------------------------

@@ -114,20 +114,17 @@ class Log:
         """Write a line at once, so that the log of a killed run is complete. Raises OSError."""
         content = line.encode("ascii")
         if self.stream is None:
-            self.stream = self._open()
-            if self.path != STANDARD and _is_cut_short(self.path):
-                content = b"\n" + content
+            if self.path == STANDARD:
+                self.stream = sys.stdout.buffer
+            else:
+                # Without a buffer, which would cut a long line in two.
+                self.stream = Path(self.path).open("ab", buffering=0)  # noqa: SIM115 - `close`
+                content = b"\n" * _is_cut_short(self.path) + content
         left = memoryview(content)
         while left:
             # One write, unless a pipe or a disk has no room for all of it.
             left = left[self.stream.write(left) :]
         self.stream.flush()
-
-    def _open(self) -> BinaryIO:
-        if self.path == STANDARD:
-            return sys.stdout.buffer
-        # Without a buffer, which would cut a long line in two.
-        return Path(self.path).open("ab", buffering=0)
 
     def close(self) -> None:
         if self.stream is not None and self.path != STANDARD:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import Field, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from randsvm.errors import ParameterError
 from randsvm.parameters.values import AUTO, BALANCED, Flag, Kind, Numbers, Weights
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Parameters = TypeVar("Parameters", bound="DataclassInstance")
 
 # Groups of options in the help, in their order.
 MODEL = "Model"
@@ -53,13 +48,23 @@ def shared_option(default: Any, spec: Option) -> Any:
     return field(default=default, metadata={"option": spec})
 
 
-def check_values(parameters: DataclassInstance) -> None:
-    """Raise ParameterError for the first field whose value its option does not allow."""
-    for f, spec in option_fields(parameters):
-        value = getattr(parameters, f.name)
-        problem = "" if value is None else spec.kind.problem(value)
-        name = f.name.rstrip("_").replace("_", " ")
-        require(not problem, f"{name} {problem}, got {value}")
+@dataclass(frozen=True)
+class Options:
+    """The base of groups of options, which checks values when a group is made."""
+
+    def __post_init__(self) -> None:
+        for f, spec in option_fields(self):
+            value = getattr(self, f.name)
+            problem = "" if value is None else spec.kind.problem(value)
+            name = f.name.rstrip("_").replace("_", " ")
+            require(not problem, f"{name} {problem}, got {value}")
+
+    def uses(self, name: str) -> bool:
+        """Return whether the field `name` has an effect with the other values."""
+        return True
+
+
+Parameters = TypeVar("Parameters", bound=Options)
 
 
 # Fields that a grid search varies, with their values or AUTO.
@@ -73,14 +78,14 @@ def grid_values(spec: Option, several: tuple[float, ...] | str) -> tuple[float, 
 
 
 def option_fields(
-    parameters: DataclassInstance | type[DataclassInstance],
+    parameters: Options | type[Options],
 ) -> Iterator[tuple[Field[Any], Option]]:
     """Return the fields of a parameter class or object that have an option."""
     return ((f, f.metadata["option"]) for f in fields(parameters) if "option" in f.metadata)
 
 
 def command_line(
-    *parameters: DataclassInstance, grid: Grid = (), names: Container[str] | None = None
+    *parameters: Options, grid: Grid = (), names: Container[str] | None = None
 ) -> list[str]:
     """Return the words of a command line that gives these parameters.
 
@@ -122,7 +127,7 @@ def options_on_command_line(words: Sequence[str], groups: Sequence[type]) -> dic
     return found
 
 
-def changed_flags(parameters: DataclassInstance, group: str | None = None) -> list[str]:
+def changed_flags(parameters: Options, group: str | None = None) -> list[str]:
     """Return the options whose values differ from the defaults. group : one of GROUPS; None: all"""
     return [
         spec.flags[0]
@@ -131,7 +136,7 @@ def changed_flags(parameters: DataclassInstance, group: str | None = None) -> li
     ]
 
 
-def ineffective_flags(parameters: Any) -> list[str]:
+def ineffective_flags(parameters: Options) -> list[str]:
     """Return the options that differ from the defaults and have no effect with the others."""
     unused = [spec.flags[0] for f, spec in option_fields(parameters) if not parameters.uses(f.name)]
     return [flag for flag in changed_flags(parameters) if flag in unused]

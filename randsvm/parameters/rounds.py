@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from randsvm.parameters.option import STOP, changed_flags, check_values, option, require
+from randsvm.parameters.option import STOP, Options, changed_flags, option, require
 from randsvm.parameters.svm import NU_TASKS, KernelParams
 from randsvm.parameters.values import AUTO, Flag, Number, Path, Whole
 
 
 @dataclass(frozen=True)
-class RandsvmParams:
+class RandsvmParams(Options):
     """Algorithm 1 of KBH07: the bound k on the number of support vectors and the sample size r.
 
     support_bound : None: the formula of KBH07, section 3, from distortion (epsilon) and delta
@@ -66,7 +66,7 @@ class RandsvmParams:
     )
 
     def __post_init__(self) -> None:
-        check_values(self)
+        super().__post_init__()
         k, r = self.support_bound, self.sample_size
         if k is not None and r is not None:
             require(
@@ -106,7 +106,7 @@ class RandsvmParams:
 
 
 @dataclass(frozen=True)
-class OsunaParams:
+class OsunaParams(Options):
     """OFG97's decomposition: the size of the working set B and how it changes."""
 
     # Limits of the default size of the working set, see `default_rows`.
@@ -135,9 +135,6 @@ class OsunaParams:
         group=STOP,
     )
 
-    def __post_init__(self) -> None:
-        check_values(self)
-
     @classmethod
     def default_rows(cls, n: int, variables: int = 1, nonzeros: float = 0.0) -> int:
         """Return the default size of the working set for n rows with `variables` variables each.
@@ -155,7 +152,7 @@ class OsunaParams:
 
 
 @dataclass(frozen=True)
-class StopParams:
+class StopParams(Options):
     """Where a run of randsvm or osuna begins, and the conditions that end it.
 
     gap: a number; NO_GAP: no gap ends the run, which goes on until no violator is left or, with a
@@ -199,9 +196,6 @@ class StopParams:
         "if the command line does not.",
         group=STOP,
     )
-
-    def __post_init__(self) -> None:
-        check_values(self)
 
     @property
     def wanted_gap(self) -> float | None:

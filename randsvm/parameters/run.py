@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from randsvm.parameters.option import (
     OUTPUT,
@@ -16,8 +16,9 @@ from randsvm.parameters.option import (
     STOP,
     TABLE,
     Grid,
+    Options,
+    Parameters,
     changed_flags,
-    check_values,
     grid_values,
     option,
     option_fields,
@@ -41,9 +42,6 @@ from randsvm.parameters.values import (
     Whole,
 )
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 SCALINGS = ("minmax", "standard", "unit")
 MISSING = ("mean",)
 # The metrics of --select-by for each kind of task; the first is the default.
@@ -56,11 +54,9 @@ SELECTION_METRICS = tuple(dict.fromkeys(itertools.chain(*METRICS_OF_TASK.values(
 GROUPINGS = ("qid", "time")
 FORMATS = ("svmlight", "csv", "tsv", "parquet")
 
-AnyParameters = TypeVar("AnyParameters", bound="DataclassInstance")
-
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Options):
     """The time limit of a run, and conditions for writing its model."""
 
     time_limit: float | None = option(
@@ -88,12 +84,9 @@ class Limits:
         group=OUTPUT,
     )
 
-    def __post_init__(self) -> None:
-        check_values(self)
-
 
 @dataclass(frozen=True)
-class DataParams:
+class DataParams(Options):
     """The seed, and how rows are read and scaled."""
 
     seed: int = option(
@@ -189,7 +182,7 @@ class DataParams:
     )
 
     def __post_init__(self) -> None:
-        check_values(self)
+        super().__post_init__()
         for flag in () if self.is_table else changed_flags(self, TABLE):
             require(flag == "--format", f"{flag} is for tables: give --format csv, tsv or parquet")
         require(
@@ -203,7 +196,7 @@ class DataParams:
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(Options):
     """Cross-validation before training, for one candidate or for a grid of parameter values.
 
     grid : fields with several values
@@ -269,7 +262,7 @@ class Search:
     )
 
     def __post_init__(self) -> None:
-        check_values(self)
+        super().__post_init__()
         require(
             self.groups != "time" or self.repeats == 1,
             "--groups time has one order of rows: give -v without repetitions",
@@ -296,12 +289,12 @@ class Search:
     def resolved(self) -> Search:
         return replace(self, folds=self.folds or self.DEFAULT_FOLDS) if self.is_wanted else self
 
-    def candidates(self, params: AnyParameters) -> list[tuple[dict[str, float], AnyParameters]]:
+    def candidates(self, params: Parameters) -> list[tuple[dict[str, float], Parameters]]:
         """Return every combination of values in the grid and the parameters with these values."""
         specs = {f.name: spec for f, spec in option_fields(params)}
         for name, _ in self.grid:
             require(
-                params.uses(name),  # type: ignore[attr-defined]
+                params.uses(name),
                 f"several values of {specs[name].flags[0]}, which this kind of machine does not "
                 "use",
             )
@@ -315,8 +308,8 @@ class Search:
         return [name for name, values in self.grid if isinstance(values, str)]
 
     def refined_candidates(
-        self, params: AnyParameters, around: Mapping[str, float], step: float
-    ) -> list[tuple[dict[str, float], AnyParameters]]:
+        self, params: Parameters, around: Mapping[str, float], step: float
+    ) -> list[tuple[dict[str, float], Parameters]]:
         """Return the combinations of a grid around the values `around`.
 
         Each of `refined_fields` has its value, that value divided by `step` and times `step`.
@@ -328,8 +321,8 @@ class Search:
 
 
 def combinations(
-    params: AnyParameters, several: Mapping[str, tuple[float, ...]]
-) -> list[tuple[dict[str, float], AnyParameters]]:
+    params: Parameters, several: Mapping[str, tuple[float, ...]]
+) -> list[tuple[dict[str, float], Parameters]]:
     """Return every combination of the values of some fields; the last field varies fastest."""
     chosen = [
         dict(zip(several, values, strict=True)) for values in itertools.product(*several.values())
@@ -338,7 +331,7 @@ def combinations(
 
 
 @dataclass(frozen=True)
-class Resources:
+class Resources(Options):
     """Threads, memory and files that a run may use.
 
     They do not change the model, except that memory bounds the groups of sgd on a cluster.
@@ -392,9 +385,6 @@ class Resources:
         brief="Scheduler of a Dask cluster, or local:N.",
     )
 
-    def __post_init__(self) -> None:
-        check_values(self)
-
     @property
     def threads(self) -> int:
         """The number of threads."""
@@ -433,7 +423,7 @@ EXPORT_FORMATS = ("c", "onnx")
 
 
 @dataclass(frozen=True)
-class PredictParams:
+class PredictParams(Options):
     """Options of predictions."""
 
     scores: bool = option(
@@ -520,7 +510,7 @@ class PredictParams:
     )
 
     def __post_init__(self) -> None:
-        check_values(self)
+        super().__post_init__()
         scores, sets = self.scores, self.coverage is not None
         require(
             not (scores and self.labels != "file"), "give one of --scores and --labels, not both"
@@ -535,7 +525,7 @@ class PredictParams:
 
 
 @dataclass(frozen=True)
-class CertifyParams:
+class CertifyParams(Options):
     """The problem of a model, which its file does not hold, and the required gap."""
 
     C: float = option(
@@ -581,9 +571,6 @@ class CertifyParams:
         "the rows. C of a row is C times its weight.",
         brief="File of weights, one number a line for each row.",
     )
-
-    def __post_init__(self) -> None:
-        check_values(self)
 
 
 # Name of an algorithm -> the classes of its options; the first has the parameters of the model.

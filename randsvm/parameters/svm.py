@@ -20,7 +20,7 @@ from randsvm.parameters.kernel import (
     is_semidefinite,
     resolve_gamma,
 )
-from randsvm.parameters.option import STOP, Option, check_values, option, require, shared_option
+from randsvm.parameters.option import STOP, Option, Options, option, require, shared_option
 from randsvm.parameters.values import (
     BALANCED,
     Choice,
@@ -165,7 +165,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class MachineParams:
+class MachineParams(Options):
     """The parameters that kernel machines and linear machines share."""
 
     task: str = option(
@@ -264,7 +264,7 @@ class MachineParams:
     )
 
     def __post_init__(self) -> None:
-        check_values(self)
+        super().__post_init__()
         require(
             self.components is None or self.kernel in ("rbf", "poly"),
             f"--components: random features are for -t rbf and -t poly, not {self.kernel}",
