@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from randsvm.errors import ParameterError
@@ -37,6 +38,8 @@ def train(
     model: str | os.PathLike[str] | None = None,
     algorithm: str = "randsvm",
     watch: Watch = silent,
+    *,
+    earlier: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     **options: Any,
 ) -> FittedModel:
     """Train a model, as the command randsvm-train does.
@@ -54,6 +57,8 @@ def train(
         stochastic gradient descent.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
+    earlier : callable, optional
+        Returns the `tried` records of earlier searches, whose scores are used again.
     **options : object
         Options by the long names of the command line: fields of KernelParams and RandsvmParams or
         OsunaParams, or of SgdParams, and of StopParams, Limits, DataParams, Search and Resources:
@@ -61,7 +66,7 @@ def train(
         ``weights="balanced"``, ``time_limit=60`` (seconds), ``memory=2**30`` (bytes). A word of
         the command line is a value, too: ``time_limit="10m"``, ``memory="1G"``. Also
         ``warm_start``, the name of a model file to start from, or for sgd ``update``, that name or
-        a FittedModel, and ``earlier``, a function that returns `tried` records of earlier searches.
+        a FittedModel.
 
     Returns
     -------
@@ -118,21 +123,14 @@ def train(
     # Files for the model of a frame have its types of columns.
     own_format = {"format": "parquet"} if is_frame(data) else {}
     values = _values({**own_format, **options}, groups)
-    params: Any
-    algorithm_params: list[Any]
-    params, *algorithm_params = [
-        make_parameters(one, values) for one in groups if one is not StopParams
-    ]
+    made: list[Any] = [make_parameters(one, values) for one in groups if one is not StopParams]
+    params, *algorithm_params = made
     job = Job(
         stop=make_parameters(StopParams, values) if StopParams in groups else StopParams(),
         limits=make_parameters(Limits, values),
         data_params=make_parameters(DataParams, values),
         resources=make_parameters(Resources, values),
-        search=Search(
-            **{f.name: values[f.name] for f, _ in option_fields(Search) if f.name in values},
-            grid=grid(groups, values),
-            earlier=values.get(EARLIER, tuple),
-        ),
+        search=replace(make_parameters(Search, values), grid=grid(groups, values), earlier=earlier),
         given=frozenset(values),
     )
     # Only the modules of training that the algorithm needs are imported.
@@ -160,21 +158,16 @@ def train(
     return FittedModel(trained, outcome, job.resources.threads, classes)
 
 
-# An option of `train`, not of the command line: a function that returns `tried` records.
-EARLIER = "earlier"
-
-
 def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
     """Return options as the parameter classes store them.
 
     Raise TypeError for an unknown name, and ParameterError for a value of another type.
     """
-    kinds: dict[str, tuple[Kind | None, bool]] = {
+    kinds: dict[str, tuple[Kind, bool]] = {
         f.name: (spec.kind, f.default is None)
         for group in (*groups, *COMMON)
         for f, spec in option_fields(group)
     }
-    kinds[EARLIER] = None, True
     values = {}
     for name, value in given.items():
         if name not in kinds:
@@ -189,7 +182,7 @@ def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
         if hasattr(value, "tolist"):  # an array or a number of NumPy
             value = value.tolist()
         try:
-            values[name] = value if kind is None or value is None else kind.value(value)
+            values[name] = None if value is None else kind.value(value)
         except ValueError as error:
             raise ParameterError(f"{name}: {error}") from None
     return values

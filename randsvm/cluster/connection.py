@@ -40,7 +40,7 @@ from randsvm import __version__
 from randsvm.arrays import CsrMatrix
 from randsvm.cluster.actor import Actor
 from randsvm.errors import ClusterError, ParameterError
-from randsvm.events import HEARTBEAT, Notice, emit
+from randsvm.events import Notice, emit
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import (
@@ -49,7 +49,6 @@ from randsvm.kernels.layouts import (
     Blocks,
     Cells,
     Dense,
-    Layout,
     Nonzeros,
 )
 from randsvm.parallel import run_in_daemon_thread
@@ -66,8 +65,8 @@ HOST = "127.0.0.1"
 # Dask sends a function of this package by its name. The client first asks a worker to import the
 # module of `handshake`: only then does a worker without this package report a clear error.
 HANDSHAKE_MODULE = "randsvm.cluster.connection"
-# Seconds that a scheduler may take to write its file; bytes that the file may have.
-SCHEDULER_FILE_SECONDS, SCHEDULER_FILE_BYTES = 2.0, 1 << 20
+# Most bytes of a scheduler file.
+SCHEDULER_FILE_BYTES = 1 << 20
 # The web pages of schedulers and workers show their work to every visitor: serve none.
 NO_WEB_PAGES: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
@@ -244,10 +243,11 @@ class Connection:
         return None
 
     def identity(self) -> Any:
-        """Return what the scheduler knows of each worker, name -> dictionary; None: no answer."""
-        with contextlib.suppress(Exception):  # Dask has many errors for a lost scheduler
-            return self.client.sync(self.client.scheduler.identity)["workers"]
-        return None
+        """Return what the scheduler knows of each worker, name -> dictionary.
+
+        Raises OSError if it does not answer, and other exceptions once `end` has a reason.
+        """
+        return self.client.sync(self.client.scheduler.identity)["workers"]
 
     def repeat(self, work: Callable[[], object], seconds: Callable[[], float]) -> None:
         """Call work() again and again in a thread, as the scheduler may hang."""
@@ -266,8 +266,8 @@ class Connection:
             return None
 
     def start(self, worker: str, threads: int, done: Callable[[Any], object]) -> None:
-        """Start an actor on a worker; call done with it and the names of computations with other
-        last digits, or with the exception: ClusterError if the worker can take no part.
+        """Start an actor on a worker; call done with it and whether it computes other last digits,
+        or with the exception: ClusterError if the worker can take no part.
 
         Calls of `Client.run` are no tasks, since tasks of another run may keep all threads for
         hours.
@@ -276,12 +276,12 @@ class Connection:
         def started() -> Any:
             try:
                 self.client.run(import_module, HANDSHAKE_MODULE, workers=[worker])
-                theirs, their_arithmetic = self.client.run(handshake, workers=[worker])[worker]
+                theirs = self.client.run(handshake, workers=[worker])[worker]
             except (ImportError, AttributeError) as error:
                 raise ClusterError(f"worker {worker} cannot import randsvm: {error}") from error
-            ours, our_arithmetic = handshake()
-            if names := differing_names(theirs, ours):
-                name = names[0]
+            ours = handshake()
+            names = differing_names(theirs, ours)
+            if names and (name := names[0]) != ARITHMETIC:
                 raise ClusterError(
                     f"worker {worker} has {name} {theirs.get(name)}, this process has {ours[name]}"
                 )
@@ -292,7 +292,7 @@ class Connection:
             proxy: Any = future.result()
             # Dask binds a proxy to the default client only.
             proxy._client = self.client
-            return (proxy, future), ", ".join(differing_names(their_arithmetic, our_arithmetic))
+            return (proxy, future), bool(names)
 
         _in_thread(started, done)
 
@@ -371,22 +371,17 @@ def _worker_settings(security: Security) -> dict[str, Any]:
 
 
 def _address_in(path: str) -> str:
-    """Return the address in a scheduler file, once it is complete. Raises ParameterError."""
-    latest = time.perf_counter() + SCHEDULER_FILE_SECONDS
-    while True:
-        try:
-            with Path(path).open("rb") as stream:
-                # Another file, such as a data set, may be large.
-                head = stream.read(SCHEDULER_FILE_BYTES)
-            return str(json.loads(head)["address"])
-        except OSError as error:
-            raise ClusterError(f"cannot open {path}: {error.strerror}") from error
-        except (ValueError, TypeError, KeyError):
-            if head[:1] not in (b"", b"{") or time.perf_counter() > latest:
-                raise ParameterError(
-                    f"--cluster: expected a scheduler file (JSON with an address), found {path}"
-                ) from None
-        time.sleep(HEARTBEAT)
+    """Return the address in a scheduler file. Raises ParameterError."""
+    try:
+        with Path(path).open("rb") as stream:
+            # Another file, such as a data set, may be large.
+            return str(json.loads(stream.read(SCHEDULER_FILE_BYTES))["address"])
+    except OSError as error:
+        raise ClusterError(f"cannot open {path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError):
+        raise ParameterError(
+            f"--cluster: expected a scheduler file (JSON with an address), found {path}"
+        ) from None
 
 
 @contextlib.contextmanager
@@ -416,21 +411,22 @@ def _cluster_errors(address: str) -> Iterator[None]:
 # Sizes of the matrices of the sums: larger than one block and than one panel. All sums take 0.02 s.
 ROWS, CENTRES, FEATURES = BLOCK_ROWS + 3, BLOCK_CENTRES + 5, 5
 FUNCTIONS = (np.exp, np.cos, np.tanh, np.log1p, np.sqrt)
+ARITHMETIC = "arithmetic"
 
 
-def handshake() -> tuple[dict[str, str], dict[str, str]]:
-    """Return the versions and the arithmetic of this process.
+def handshake() -> dict[str, str]:
+    """Return the versions of this process, and last its `arithmetic`.
 
     The versions decide the bits of a model, or whether pickles can be exchanged: a worker of other
     versions is excluded. A notice reports a worker of other arithmetic.
     """
-    versions = {
+    return {
         "randsvm": __version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
+        ARITHMETIC: arithmetic(),
     }
-    return versions, arithmetic()
 
 
 def differing_names(theirs: dict[str, str], ours: dict[str, str]) -> list[str]:
@@ -439,35 +435,26 @@ def differing_names(theirs: dict[str, str], ours: dict[str, str]) -> list[str]:
 
 
 @cache
-def arithmetic() -> dict[str, str]:
-    """Return the digest of the results of each kind of computation in this process."""
-    rbf, poly = Kernel("rbf", 2.0), Kernel("poly", 2.0, 1.0)
-    single, double = np.float32, np.float64
-    parts = {
-        "sums of kernel values": _sums(
-            Dense(rbf, single),
-            Dense(rbf, double),
-            Cells(rbf, single, None, 5.0),
-            Nonzeros(rbf, single),
-        ),
-        "matrix products": _sums(Blocks(poly, single), Blocks(poly, double)),
-        "functions": _function_values(),
-    }
-    return {name: sha256(b"".join(bits)).hexdigest() for name, bits in parts.items()}
-
-
-def _sums(*layouts: Layout) -> Iterator[bytes]:
-    """Yield the bytes of sums of kernel values, one for each layout."""
-    uniform = np.random.default_rng(0).random
+def arithmetic() -> str:
+    """Return a digest of sums of kernel values, matrix products, and values of functions."""
+    digest, uniform = sha256(), np.random.default_rng(0).random
     X, Z = (CsrMatrix.from_dense(uniform((m, FEATURES)) - 0.5) for m in (ROWS, CENTRES))
-    beta = uniform(CENTRES) - 0.5
+    beta, x = uniform(CENTRES) - 0.5, 8 * uniform(1000)
+    rbf, poly, single, double = Kernel("rbf", 2.0), Kernel("poly", 2.0, 1.0), np.float32, np.float64
+    layouts = (
+        Dense(rbf, single),
+        Dense(rbf, double),
+        Cells(rbf, single, None, 5.0),
+        Nonzeros(rbf, single),
+        Blocks(poly, single),
+        Blocks(poly, double),
+    )
     for layout in layouts:
-        yield Expansion(layout, Z, beta).values(X).tobytes()
-
-
-def _function_values() -> Iterator[bytes]:
-    """Yield the bytes of values of functions of numpy and of the C library."""
-    x = 8 * np.random.default_rng(0).random(1000)
+        digest.update(Expansion(layout, Z, beta).values(X).tobytes())
     for function in FUNCTIONS:
-        yield from (function(x.astype(dtype)).tobytes() for dtype in (np.float32, np.float64))
-    yield np.array([(math.exp(-v), math.log(v), math.log1p(v)) for v in x.tolist()]).tobytes()
+        for dtype in (single, double):
+            digest.update(function(x.astype(dtype)).tobytes())
+    # Functions of the C library.
+    values = np.array([(math.exp(v), math.log(v), math.log1p(v)) for v in x.tolist()])
+    digest.update(values.tobytes())
+    return digest.hexdigest()

@@ -60,12 +60,7 @@ import cloudpickle
 import numpy as np
 
 from randsvm.cluster.actor import Maker, Report, Request, given, held, view
-from randsvm.cluster.connection import (
-    CLOSING_SECONDS,
-    CONNECTING_SECONDS,
-    WAITING_STAGE,
-    Connection,
-)
+from randsvm.cluster.connection import CLOSING_SECONDS, WAITING_STAGE, Connection
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import ClusterError, OutputError, SpillError, TransferError
@@ -77,16 +72,14 @@ POLL_SECONDS = 0.5
 # Seconds that the first pass waits for all workers; of those still missing, any may join later.
 GATHERING_SECONDS = 5.0
 # Seconds without an answer of the scheduler, or without any running worker, that end a run; seconds
-# of failing starts that exclude a worker.
+# after which a start that fails excludes a worker.
 SILENCE_SECONDS = 60.0
-# Seconds until other workers take over the work of a paused worker. Dask pauses a worker whose
-# memory is nearly full; it still sends heartbeats.
-PAUSED_SECONDS = 10.0
 # Seconds until others take over the work of a worker that starts no actor, because its starts fail
 # or the tasks of other programs keep all its threads busy.
 ACTOR_START_SECONDS = 10.0
-# Seconds until other workers take over the work of a worker that sends no heartbeats. A worker
-# sends one every few seconds, however long its work takes.
+# Seconds until other workers take over the work of a worker that sends no heartbeats, or that Dask
+# has paused since its memory is nearly full. A worker sends a heartbeat every few seconds, however
+# long its work takes.
 MISSING_SECONDS = 30.0
 # A run ends after more consecutive losses than this number.
 MAX_LOSSES = 50
@@ -97,8 +90,8 @@ REQUEST_BYTES = 32 << 20
 # The attributes of a view that are not sent: its actor has its own.
 LOCAL_ATTRIBUTES = ("store", "jobs", "pool", "executor", "groups", "_column_rule")
 ARITHMETIC_DIFFERS = (
-    "worker {worker} rounds differently from this process ({names}): the model may differ in its "
-    "last digits from a model of one machine; the reported gap is valid"
+    "worker {} rounds differently from this process: the model may differ in its last digits from "
+    "a model of one machine; the reported gap is valid"
 )
 
 
@@ -111,49 +104,41 @@ Held: TypeAlias = dict[int, dict[int, int]]
 class Worker:
     """A worker as the client sees it, with at most one actor.
 
-    beat: the scheduler's time of the last heartbeat. beat_seen: when this process last saw a new
-    heartbeat. running_seen: when it last saw the status `running`. excluded: the reason why it
-    takes no part, or None. asked: when it was asked to start an actor, or None. failing: when the
-    first of its starts failed, if none has succeeded since, or None. differing: the names of
-    computations with other last digits. known: what the actor holds, as far as its replies say.
-    tasks: the numbers of the tasks without a reply. delivery: the number of the delivery without a
-    reply, or 0.
+    seen: when this process last saw a new heartbeat with the status `running`. beat: the
+    scheduler's time of the last heartbeat. excluded: the reason why it takes no part, or None.
+    asked: when it was first asked to start the actor, or None. is_starting: whether it has not
+    answered yet. rounds_differently: whether it computes other last digits. known: what the actor
+    holds, as far as its replies say. tasks: the numbers of the tasks without a reply. delivery: the
+    number of the delivery without a reply, or 0.
     """
 
     name: str
-    beat_seen: float
-    running_seen: float
+    seen: float
     threads: int = 1
     beat: float = 0.0
     status: str = "running"
     excluded: str | None = None
     asked: float | None = None
-    failing: float | None = None
+    is_starting: bool = False
     actor: Any = None
-    differing: str = ""
+    rounds_differently: bool = False
     known: Held = field(default_factory=dict)
     tasks: set[int] = field(default_factory=set)
     delivery: int = 0
 
     def update(self, state: dict[str, Any], now: float) -> None:
         """Record what the scheduler reports."""
-        if state["last_seen"] != self.beat:
-            self.beat, self.beat_seen = state["last_seen"], now
         self.status, self.threads = state["status"], state["nthreads"]
-        if self.status == "running":
-            self.running_seen = now
+        if state["last_seen"] != self.beat and self.status == "running":
+            self.beat, self.seen = state["last_seen"], now
 
     def absence(self, now: float) -> str | None:
         """Return the reason why the worker gets no work at present, or None."""
-        if now - self.beat_seen > MISSING_SECONDS:
-            return f"has shown no sign of life for {MISSING_SECONDS:.0f} s"
-        if now - self.running_seen > PAUSED_SECONDS:
-            why = " since its memory is nearly full" if self.status == "paused" else ""
-            return f"has been {self.status}{why}"
-        if self.failing is not None and now - self.failing > ACTOR_START_SECONDS:
-            return "starts no actor"
+        if now - self.seen > MISSING_SECONDS:
+            what = "sent no heartbeat" if self.status == "running" else f"been {self.status}"
+            return f"has {what} for {MISSING_SECONDS:.0f} s"
         if self.actor is None and self.asked is not None and now - self.asked > ACTOR_START_SECONDS:
-            return "is busy with other work"
+            return f"has started no work for {ACTOR_START_SECONDS:.0f} s"
         return None
 
 
@@ -195,12 +180,10 @@ class Shared:
 class WorkerPool:
     """The workers of the cluster that a connection leads to.
 
-    failure: the reason why the cluster cannot be used, or None. poll_error: what `poll` raised, or
-    None. closed: whether the run has ended; then no request is sent. bytes_moved: the bytes of all
-    messages.
+    poll_error: what `poll` raised, or None. closed: whether the run has ended; then no request is
+    sent. bytes_moved: the bytes of all messages.
     """
 
-    failure: str | None = None
     poll_error: Exception | None = None
     closed = False
 
@@ -223,11 +206,10 @@ class WorkerPool:
 
     def poll(self) -> None:
         """Request the state of the cluster; ask workers without an actor to start one."""
-        found, now = self.connection.identity(), self.now()
-        if found is None:
-            return
         try:
-            self._update(found, now)
+            self._update(self.connection.identity(), self.now())
+        except OSError:
+            return  # the scheduler does not answer
         except Exception as error:  # noqa: BLE001 - the threads that wait raise it
             self.poll_error = error
 
@@ -239,38 +221,36 @@ class WorkerPool:
                 self.drop(self.workers[name])
                 del self.workers[name]
             for name, state in found.items():
-                worker = self.workers.setdefault(name, Worker(name, now, now))
+                worker = self.workers.setdefault(name, Worker(name, now))
                 worker.update(state, now)
-                seen = min(worker.beat_seen, worker.running_seen)
-                self.last_activity = max(self.last_activity, seen)
+                self.last_activity = max(self.last_activity, worker.seen)
             idle = [
                 worker
                 for worker in self.workers.values()
-                if worker.asked is None
+                if worker.actor is None
+                and not worker.is_starting
                 and worker.excluded is None
-                and (worker.failing is not None or worker.absence(now) is None)
+                and (worker.asked is not None or worker.absence(now) is None)
             ]
             for worker in idle:
-                worker.asked = now
+                worker.is_starting, worker.asked = True, worker.asked or now
         for worker in idle:
             self.connection.start(worker.name, worker.threads, partial(self._started, worker))
 
     def _started(self, worker: Worker, found: Any) -> None:
         """Record the actor of a worker. found: see Connection.start."""
         with self.lock:
+            worker.is_starting = False
             if isinstance(found, ClusterError):
                 worker.excluded = str(found)
             elif isinstance(found, BaseException):
                 # The next poll asks again. This is no loss: nothing was held.
-                worker.asked, now = None, self.now()
-                if worker.failing is None:
-                    worker.failing = now
-                if now - worker.failing > SILENCE_SECONDS:
+                if worker.asked is not None and self.now() - worker.asked > SILENCE_SECONDS:
                     worker.excluded = f"worker {worker.name} starts no actor: {found}"
             elif self.workers.get(worker.name) is not worker or self.closed:
                 self.connection.release(found[0])
             else:
-                (worker.actor, worker.differing), worker.failing = found, None
+                worker.actor, worker.rounds_differently = found
 
     def members(self) -> list[Worker]:
         """Return the workers that get work; an actor may still have to start.
@@ -278,15 +258,18 @@ class WorkerPool:
         Workers that are absent for a while are left out, unless all are absent. Raises ClusterError
         if the scheduler or all workers are gone, or all workers are excluded.
         """
-        self._check_cluster()
         now, workers = self.now(), list(self.workers.values())
+        if (reason := self._end(now, workers)) is not None:
+            raise ClusterError(reason)
+        for worker in workers:
+            if worker.excluded is not None:
+                emit_once(worker.name, Notice(f"{worker.excluded}: it is left out"))
         found = [worker for worker in workers if worker.excluded is None]
         present = [worker for worker in found if worker.absence(now) is None]
         for worker in found:
-            if worker.differing:
+            if worker.rounds_differently:
                 # One notice suffices for all workers.
-                text = ARITHMETIC_DIFFERS.format(worker=worker.name, names=worker.differing)
-                emit_once("arithmetic", Notice(text))
+                emit_once("arithmetic", Notice(ARITHMETIC_DIFFERS.format(worker.name)))
             if present and (why := worker.absence(now)):
                 text = f"worker {worker.name} {why}: others do its work"
                 emit_once(text, Notice(text))
@@ -302,28 +285,24 @@ class WorkerPool:
                 return []
         return present or found
 
-    def _check_cluster(self) -> None:
-        """Raise ClusterError if the cluster cannot be used; report the excluded workers."""
+    def _end(self, now: float, workers: Sequence[Worker]) -> str | None:
+        """Return the reason why the cluster cannot be used, or None. Raises the error of a poll."""
+        reason = "the run is over" if self.closed else self.connection.end()
+        if reason is not None:
+            return reason
         if self.poll_error is not None:
             raise self.poll_error
-        if self.failure is not None or self.closed:
-            raise ClusterError(self.failure or "the run is over")
-        now, workers = self.now(), list(self.workers.values())
-        for worker in workers:
-            if worker.excluded is not None:
-                if all(other.excluded is not None for other in workers):
-                    raise self.fail(worker.excluded)
-                emit_once(worker.name, Notice(f"{worker.excluded}: it is left out"))
-        if (reason := self.connection.end()) is not None:
-            raise self.fail(reason)
+        if workers and all(worker.excluded is not None for worker in workers):
+            return workers[0].excluded
+        if self.losses > MAX_LOSSES:
+            return "the workers lose their data repeatedly"
         if now - self.last_answer > SILENCE_SECONDS:
-            raise self.fail(f"the scheduler has not answered for {SILENCE_SECONDS:.0f} s")
-        if not self.is_gathered and now - self.began > CONNECTING_SECONDS:
-            raise self.fail(f"the cluster has had no workers for {CONNECTING_SECONDS:.0f} s")
+            return f"the scheduler has not answered for {SILENCE_SECONDS:.0f} s"
         if self.last_answer - self.last_activity > SILENCE_SECONDS:
             idle = [worker.status for worker in workers if worker.status != "running"]
             what = f"been running (they are {idle[0]})" if idle else "answered"
-            raise self.fail(f"no worker of the cluster has {what} for {SILENCE_SECONDS:.0f} s")
+            return f"no worker of the cluster has {what} for {SILENCE_SECONDS:.0f} s"
+        return None
 
     def concurrent_calls(self) -> int:
         """Return the number of threads of all workers, once they are there; at most MAX_CALLS."""
@@ -340,7 +319,7 @@ class WorkerPool:
             if self.workers.get(worker.name) is not worker:
                 return False
             self.workers[worker.name] = replace(
-                worker, asked=None, actor=None, known={}, tasks=set(), delivery=0
+                worker, asked=None, is_starting=False, actor=None, known={}, tasks=set(), delivery=0
             )
         if worker.actor is not None:
             self.connection.release(worker.actor)
@@ -358,11 +337,6 @@ class WorkerPool:
             worker.excluded = reason
             self.drop(worker)
             return True
-
-    def fail(self, reason: str) -> ClusterError:
-        """Record that the cluster cannot be used; return the error to raise."""
-        self.failure = reason
-        return ClusterError(reason)
 
     # --- what actors hold ------------------------------------------------------------------
 
@@ -510,14 +484,12 @@ class WorkerPool:
     def _next_reply(self, replies: Replies) -> Reply | None:
         """Return the next reply; None after a heartbeat.
 
-        Raises the error of a task, and ClusterError after too many consecutive losses.
+        Raises the error of a task.
         """
         check()
         reply: Reply | None = self.connection.receive(replies, HEARTBEAT)
         if reply is None:
             emit(Progress(WAITING_STAGE, 0, None, "beat"))
-        if self.losses > MAX_LOSSES:
-            raise self.fail("the workers lose their data repeatedly")
         if reply is None or reply.is_lost or not isinstance(error := reply.value, BaseException):
             return reply
         if isinstance(error, OutputError | TransferError):

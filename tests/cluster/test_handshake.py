@@ -32,14 +32,13 @@ def arithmetic_with(core):
     return tuple(json.loads(done.stdout))
 
 
-def test_only_matrix_products_differ_where_those_of_blas_do():
+def test_processes_differ_where_the_matrix_products_of_blas_do():
     """Haswell has fused multiply-add, Prescott has not."""
     (ours, our_product), (theirs, their_product) = (
         arithmetic_with("Haswell"),
         arithmetic_with("Prescott"),
     )
-    differing = {name for name in ours if ours[name] != theirs[name]}
-    assert differing == ({"matrix products"} if our_product != their_product else set())
+    assert (ours != theirs) == (our_product != their_product)
 
 
 def test_another_last_digit_of_a_function_is_found(monkeypatch):
@@ -48,8 +47,7 @@ def test_another_last_digit_of_a_function_is_found(monkeypatch):
 
     ours = connection.arithmetic()
     monkeypatch.setattr(connection, "FUNCTIONS", (other_exp, *connection.FUNCTIONS[1:]))
-    theirs = connection.arithmetic.__wrapped__()
-    assert {name for name in ours if ours[name] != theirs[name]} == {"functions"}
+    assert connection.arithmetic.__wrapped__() != ours
 
 
 COMPILED = "dense_rbf", "sparse_rbf", "add_sums_of_cells"

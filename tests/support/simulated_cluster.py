@@ -184,7 +184,7 @@ class SimulatedCluster:
             kind = SimulatedActor if worker.has_disk else Full
             actor = kind(threads, worker.actors)
             worker.actors.add(actor)
-            return (name, actor), ""
+            return (name, actor), False
 
         self._ask(name, start, done, lambda: self.time < worker.busy)
 
