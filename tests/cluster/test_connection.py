@@ -219,5 +219,5 @@ def test_a_run_raises_a_fault_of_its_own_requests_for_the_state_of_the_cluster()
         def identity(self):
             return {"tcp://somewhere:1": {}}
 
-    with closing(WorkerPool(Alone())) as worker_pool, pytest.raises(KeyError, match="last_seen"):
+    with closing(WorkerPool(Alone())) as worker_pool, pytest.raises(KeyError, match="status"):
         worker_pool.concurrent_calls()

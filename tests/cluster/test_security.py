@@ -4,7 +4,6 @@ import asyncio
 import ipaddress
 import os
 import struct
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +16,7 @@ from learning import board
 from randsvm.errors import ParameterError
 
 pytest.importorskip("distributed")
-from clusters import Connection, WorkerPool, connection
+from clusters import Connection, WorkerPool
 from distributed import Security
 from distributed.core import rpc
 
@@ -129,12 +128,3 @@ def test_local_workers_without_cryptography_are_refused(tmp_path, monkeypatch):
     path = board(20).save(tmp_path / "board")
     with pytest.raises(ParameterError, match=r"cryptography \(pip install 'randsvm\[cluster\]'\)"):
         run_train("randsvm", "-q", "--cluster", "local:2", path, tmp_path / "m")
-
-
-def test_a_run_waits_for_an_incomplete_scheduler_file(tmp_path):
-    file = tmp_path / "file"
-    file.touch()
-    writing = threading.Timer(0.3, file.write_text, ['{"address": "tcp://127.0.0.1:1"}'])
-    writing.start()
-    assert connection._address_in(str(file)) == "tcp://127.0.0.1:1"
-    writing.join()
