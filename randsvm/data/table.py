@@ -23,7 +23,6 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import slices
 from randsvm.data._svmlight import end_of_records
 from randsvm.data.chunks import RawChunk, as_stored, copied
 from randsvm.data.columns import (
@@ -81,8 +80,8 @@ LONGEST_ROW = 16 << 20
 # A block of text is 1 / NARROW of a block of svmlight. If it would then have fewer than WIDE_ROWS
 # rows as long as the header, it is longer, up to a whole block: each column of a block takes calls.
 NARROW, WIDE_ROWS = 8, 10_000
-# A batch of Parquet has VALUES values. ROWS: the least and the largest number of its rows.
-# At most 2 * VALUES are converted together.
+# A batch of Parquet or a frame has VALUES values. ROWS: the least and the largest number of its
+# rows.
 VALUES = 1 << 19
 ROWS = 64, 65_536
 # Bytes of Parquet that are read at once: of one column at least and at most; of all columns.
@@ -135,8 +134,7 @@ class _Table(NamedTuple):
 
     names, types : of the columns, as pyarrow has them; first_row : the number of the first row
     batches : yields a function for each batch that decodes the columns at some positions
-    hint_of_names, hint_of_row : the advice about --no-header for messages about the names of
-    columns, and about row 1
+    hint : the advice about --no-header for messages about the names of columns
     """
 
     name: str
@@ -144,8 +142,7 @@ class _Table(NamedTuple):
     types: list[Any]
     first_row: int
     batches: Callable[[Sequence[int]], Iterator[Callable[[], _Decoded]]]
-    hint_of_names: str = ""
-    hint_of_row: str = ""
+    hint: str = ""
 
 
 def _opened(
@@ -184,11 +181,8 @@ def _delimited(
                 for text in chain([first], texts):
                     yield partial(_parsed, text, name, delimiter, names, places, next(skipped))
 
-            hints = "", "--no-header, here or in the training, reads the first line as a row"
-            if header:
-                hints = "--no-header if the first line is a row", ""
-            types = [pyarrow.string()] * len(names)
-            yield _Table(name, names, types, rows + 1, batches, *hints)
+            hint = "--no-header if the first line is a row" * header
+            yield _Table(name, names, [pyarrow.string()] * len(names), rows + 1, batches, hint)
         except LineTooLongError:
             problem = f"a row of more than {LONGEST_ROW:,} bytes, or a quote that does not end"
             raise ContentError(f"{name}: expected a table, found {problem}") from None
@@ -297,9 +291,9 @@ def _parquet(path: str, opener: Opener, watch: Watch) -> Iterator[_Table]:
         stack.callback(file.close)
 
         def batches(places: Sequence[int]) -> Iterator[Callable[[], _Decoded]]:
-            rows, done = min(max(ROWS[0], VALUES // len(places)), ROWS[1]), 0
+            done, wanted = 0, [names[place] for place in places]
             with _parquet_errors(name):
-                for batch in file.iter_batches(rows, columns=[names[place] for place in places]):
+                for batch in file.iter_batches(_batch_rows(places), columns=wanted):
                     done += batch.num_rows
                     if size is not None:
                         at = size * done // metadata.num_rows
@@ -307,6 +301,11 @@ def _parquet(path: str, opener: Opener, watch: Watch) -> Iterator[_Table]:
                     yield partial(_validated, batch, name)
 
         yield _Table(name, names, types, 1, batches)
+
+
+def _batch_rows(places: Sequence[int]) -> int:
+    """Return the number of rows of a batch with these columns."""
+    return min(max(ROWS[0], VALUES // len(places)), ROWS[1])
 
 
 def _repeated_texts(metadata: Any, schema: Any) -> list[str]:
@@ -351,7 +350,7 @@ def _frame(frame: Frame) -> _Table:
         whole = pyarrow.Table.from_pandas(frame.rows, preserve_index=False)
 
     def batches(places: Sequence[int]) -> Iterator[Callable[[], _Decoded]]:
-        for batch in whole.select(list(places)).to_batches(max_chunksize=ROWS[1]):
+        for batch in whole.select(list(places)).to_batches(_batch_rows(places)):
             yield partial(_validated, batch, str(frame))
 
     return _Table(str(frame), list(whole.schema.names), whole.schema.types, 1, batches)
@@ -453,27 +452,24 @@ class _Batch:
         """
         values, others = np.empty((len(places), self.rows)), dict[int, np.ndarray]()
         # Columns of one type are converted together, which saves a quarter of the time of tables
-        # with thousands of columns, and a seventh of others. A conversion that fails takes longer.
+        # with thousands of columns, and a seventh of others.
         groups: dict[Any, list[int]] = {}
-        single = list[int]()
         for k, place in enumerate(places):
             array = self.arrays[place]
-            of_type = groups.setdefault(array.type, []) if _is_number_at_ends(array) else single
-            of_type.append(k)
-        waiting = list(groups.values())
-        while waiting:
-            of = waiting.pop()
-            found = _float64(pyarrow.concat_arrays([self.arrays[places[k]] for k in of]))
+            groups.setdefault(_is_number_at_ends(array) and array.type, []).append(k)
+        for kind, of in groups.items():
+            found = _float64([self.arrays[places[k]] for k in of]) if kind else None
             if found is not None:
-                values[of] = found.reshape(len(of), -1)
-            elif len(of) > 1:
-                waiting += [of[: len(of) // 2], of[len(of) // 2 :]]
-            else:
-                single += of
-        for k in single:
-            values[k], bad = self._numbers_of_texts(places[k])
-            if bad.any():
-                others[places[k]] = bad
+                values[of] = found
+                continue
+            for k in of:
+                alone = _float64([self.arrays[places[k]]]) if kind else None
+                if alone is not None:
+                    values[k] = alone
+                    continue
+                values[k], bad = self._numbers_of_texts(places[k])
+                if bad.any():
+                    others[places[k]] = bad
         if numbers := [float(text) for text in self.missing if NUMBER.fullmatch(text)]:
             values[np.isin(values, numbers)] = np.nan
         with np.errstate(over="ignore"):
@@ -489,18 +485,21 @@ class _Batch:
         own = "".join(f"|{re.escape(text)}" for text in self.missing)
         are_missing = compute.match_substring_regex(words, rf"\A(?:(?i:{MISSING}){own})\z")
         words = compute.if_else(are_missing, pyarrow.nulls(len(words), words.type), words)
-        numbers, bad = _float64(words), np.zeros(len(words), bool)
+        numbers, bad = _float64([words]), np.zeros(len(words), bool)
         if numbers is None:
             texts = words.to_pylist()
-            found = [float(one) if one and NUMBER.fullmatch(one) else np.nan for one in texts]
-            numbers = np.array(found)
-            bad = np.isnan(numbers) & [one is not None for one in texts]
+            known = [float(one) if one and NUMBER.fullmatch(one) else np.nan for one in texts]
+            numbers = np.array([known])
+            bad = np.isnan(known) & [one is not None for one in texts]
         codes = _codes(array)
         return np.append(numbers, np.nan)[codes], np.append(bad, False)[codes]
 
 
 def _is_number_at_ends(array: Any) -> bool:
-    """Return whether the first and the last value of a column are numbers or null."""
+    """Return whether the first and the last value of a column are numbers or null.
+
+    pyarrow makes a message for each text that is no number, which takes long.
+    """
     if not pyarrow.types.is_string(array.type):
         return not pyarrow.types.is_dictionary(array.type)
     ends = [array[row].as_py() for row in (0, -1)] if len(array) else []
@@ -512,15 +511,17 @@ def _codes(array: Any) -> np.ndarray:
     return _filled(array.indices.cast(pyarrow.int32()), np.int32, len(array.dictionary))
 
 
-def _float64(array: Any) -> np.ndarray | None:
-    """Return numbers, (m,), nan for null; None unless all texts are finite numbers."""
+def _float64(arrays: Sequence[Any]) -> np.ndarray | None:
+    """Return columns of one type as numbers, (columns, m), nan for null; None unless all texts are
+    finite numbers."""
+    array = arrays[0] if len(arrays) == 1 else pyarrow.concat_arrays(arrays)
     try:
         # Without `safe`, integers above 2^53 are rounded as numpy rounds them.
         values = _filled(array.cast(pyarrow.float64(), safe=False), np.float64, np.nan)
     except pyarrow.ArrowInvalid:
         return None
     if _is_number(array.type) or np.isfinite(values).sum() + array.null_count == len(values):
-        return values
+        return values.reshape(len(arrays), -1)
     return None
 
 
@@ -580,28 +581,23 @@ def _in_order(
     then by column.
     """
 
-    def done(decode: Callable[[], _Decoded]) -> list[tuple[int, list[_Fault], Result]]:
-        (rows, arrays, faults), parts = decode(), []
-        for at in slices(max(rows, 1), max(1, 2 * VALUES // len(places))):
-            m = min(rows, at.stop) - at.start
-            some = arrays if m == rows else [array.slice(at.start, m) for array in arrays]
-            of_places = dict(zip(places, some, strict=True))
-            own = list(faults)
-            parts.append((m, own, work(_Batch(m, of_places, table.names, missing, own))))
-        return parts
+    def done(decode: Callable[[], _Decoded]) -> tuple[_Batch, Result]:
+        rows, arrays, faults = decode()
+        of_places = dict(zip(places, arrays, strict=True))
+        batch = _Batch(rows, of_places, table.names, missing, faults)
+        return batch, work(batch)
 
     row = table.first_row
     with (
         ThreadPool(jobs) as pool,
         closing(pool.map_in_order(done, table.batches(places), jobs)) as found,
     ):
-        for rows, faults, result in chain.from_iterable(found):
-            yield row, rows, result
-            if faults:
-                at, place, problem = min(faults, key=lambda fault: fault[:2])
-                hint = _hint(table.hint_of_row * (row + at == 1))
-                raise DataError(table.name, row + at, place + 1, problem + hint)
-            row += rows
+        for batch, result in found:
+            yield row, batch.rows, result
+            if batch.faults:
+                at, place, problem = min(batch.faults, key=lambda fault: fault[:2])
+                raise DataError(table.name, row + at, place + 1, problem)
+            row += batch.rows
 
 
 # ---- the names of columns ---------------------------------------------------------------------
@@ -623,13 +619,13 @@ def _check_names(table: _Table) -> None:
     for one, times in Counter(table.names).items():
         if times > 1 and one:
             problem = f"expected different names of columns, found {quoted(one)} {times} times"
-            raise _refused(table, problem, table.hint_of_names)
+            raise _refused(table, problem, table.hint)
 
 
 def _no_column(table: _Table, wanted: str, *hints: str) -> DataError:
     more = ", ..." if len(table.names) > MAX_NAMES else ""
     found = ", ".join(map(quoted, table.names[:MAX_NAMES])) + more
-    hints = *hints, table.hint_of_names
+    hints = *hints, table.hint
     other = next((one for one in ";\t," if one in "".join(table.names)), None)
     if len(table.names) == 1 and other is not None:
         hints = (f"the names seem to be separated by {other!r}",)
@@ -818,7 +814,7 @@ def learn(
     for path in paths:
         with _opened(path, options.format, options.header, opener, watch, block_size) as table:
             _check_names(table)
-            hint, left_out = table.hint_of_names, _left_out(table, options)
+            hint, left_out = table.hint, _left_out(table, options)
             if options.label is not None:
                 label = table.names[_place(table, options.label, "--label-column")]
             names = [name for name in table.names if name not in left_out]
@@ -839,8 +835,6 @@ def learn(
                     others = [(i, s) for i, s in enumerate(table.names) if s in left_out]
             rows += _learn_file(table, learnt, missing, options.fill, jobs)
         next_file()
-    if not options.header:
-        _check_first_row(first, [one for one in learnt.values() if one.count], missing)
     if not rows:
         problem = f"expected rows after the names of the columns, found none{_hint(hint)}"
         raise DataError(first, 1, 1, problem)
@@ -861,20 +855,6 @@ def _left_out(table: _Table, options: TableOptions) -> set[str]:
     places = [_place(table, name, flag) for flag, name in single if name is not None]
     ignored = _named(table, "--ignore-columns", options.ignored)
     return ignored | {table.names[place] for place in places}
-
-
-def _check_first_row(name: str, learnt: Sequence[_Learnt], missing: Sequence[str]) -> None:
-    """Raise DataError if the first row looks like names of columns.
-
-    Then each column that has numbers has one text, in the first row. learnt : these columns
-    """
-    words = [one.words(missing) for one in learnt]
-    at = [one.texts[own[0]][:2] for one, own in zip(learnt, words, strict=True) if len(own) == 1]
-    if at and len(at) == len(learnt) and set(at) == {(name, 1)}:
-        found = ", ".join(quoted(own[0]) for own in words[:MAX_NAMES])
-        problem = f"expected a row of numbers as the ones below it, found {found}"
-        hint = "--no-header reads the first line as a row: leave it out if that names the columns"
-        raise DataError(name, 1, 1, problem + _hint(hint))
 
 
 def _learn_file(
