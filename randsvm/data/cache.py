@@ -31,7 +31,7 @@ from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
 # Layout: magic; chunks; the footer: a line of JSON with the identity of the source and the summary,
-# then the features, the table of chunks (see ChunkFile) and the groups of rows, as numpy saves
+# then the features, the table of chunks (see ChunkEntry) and the groups of rows, as numpy saves
 # arrays; the sha256 of the footer and its length in bytes.
 KIND = b"randsvm cache "
 MAGIC = KIND + b"10\n"
@@ -114,7 +114,7 @@ def _written(
             stream.write(MAGIC)
             store = Store(file=ChunkFile(stream, cache, PLACE))
             summary = read_files(paths, options, store.append, jobs)
-            table = np.array(list(store.chunks.values()), np.int64)
+            table = np.array([entry[1:] for entry in store.chunks.values()], np.int64)
             columns = None if summary.columns is None else summary.columns.to_json()
             has_groups = summary.groups is not None
             others = {"features": None, "groups": has_groups, "columns": columns}
@@ -152,9 +152,8 @@ def _opened(
             return None
         summary["features"], table, groups = (np.load(footer) for _ in range(3))
         store = _store(stream, cache, table)
-        assert store.file is not None
         with ThreadPool(jobs) as pool:
-            if not all(pool.map_in_order(store.file.intact, store.chunks.values())):
+            if not all(pool.map_in_order(ChunkEntry.is_intact, store.chunks.values())):
                 return None
         of_classes = "labels", "counts", "total_weight_by_class"
         summary |= {key: tuple(summary[key]) for key in of_classes}
@@ -166,9 +165,12 @@ def _opened(
 
 
 def _store(stream: BinaryIO, cache: str, table: np.ndarray) -> Store:
-    """Return the chunks of a complete cache. table : (chunks, 7) int64, the fields of ChunkEntry"""
+    """Return the chunks of a complete cache.
+
+    table : (chunks, 7) int64, the fields of each ChunkEntry but the file
+    """
     file = ChunkFile(stream, cache, PLACE, final=True)
-    return Store(file=file, chunks=[ChunkEntry(*fields) for fields in table.tolist()])
+    return Store(file=file, chunks=[ChunkEntry(file, *fields) for fields in table.tolist()])
 
 
 def _footer(stream: BinaryIO) -> io.BytesIO | None:

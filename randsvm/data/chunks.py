@@ -219,46 +219,9 @@ def _writing(name: str, kind: type[WriteError]) -> Iterator[None]:
         raise kind(f"writing {name}: {error.strerror}") from error
 
 
-class ChunkEntry(NamedTuple):
-    """The place and the layout of a chunk in a file; see ChunkFile.
-
-    offset: in bytes. stored: the number of stored indices. weighted: 1 if weights are stored, else
-    0.
-    """
-
-    offset: int
-    rows: int
-    nonzeros: int
-    stored: int
-    value_bytes: int
-    crc: int
-    weighted: int
-
-    @property
-    def indptr_at(self) -> int:
-        """Return the offset of indptr in the chunk, in bytes."""
-        return 8 * self.rows * (1 + self.weighted)
-
-    @property
-    def values_at(self) -> int:
-        """Return the offset of the values in the chunk, in bytes."""
-        return self.indptr_at + 8 * self.rows + 8
-
-    @property
-    def indices_at(self) -> int:
-        return self.values_at + self.value_bytes * self.nonzeros
-
-    @property
-    def nbytes(self) -> int:
-        return self.indices_at + 4 * self.stored
-
-
 class ChunkFile:
     """A file of chunks, read with pread. It is not mapped into memory, because mapped pages would
     count as resident.
-
-    A chunk is y, weights (if it has them), indptr, values, indices. If all its rows have the same
-    indices (dense data), these are stored once.
 
     name: in messages. place: the kind of the file, in words. write_error: raised if a write fails.
     final: whether the file must not change.
@@ -297,52 +260,21 @@ class ChunkFile:
                 crc = crc32(data, crc)
                 self.stream.write(data)
             self.stream.write(bytes(-self.stream.tell() % 8))
-        return ChunkEntry(offset, m, nnz, len(indices), chunk.values.itemsize, crc, len(weights))
+        fields = offset, m, nnz, len(indices), chunk.values.itemsize, crc, len(weights)
+        return ChunkEntry(self, *fields)
 
     def finish(self) -> None:
         """Write the buffer of the stream, after the last chunk."""
         with _writing(self.name, self.write_error):
             self.stream.flush()
 
-    def part(self, entry: ChunkEntry, begin: int, end: int) -> RawChunk:
-        """Return rows begin .. end - 1 of a chunk."""
-        y, weights = self.labels(entry, begin, end)
-        indptr = self._array(entry, entry.indptr_at + 8 * begin, end - begin + 1, np.int64)
-        first, count = int(indptr[0]), int(indptr[-1] - indptr[0])
-        values = self._array(
-            entry,
-            entry.values_at + entry.value_bytes * first,
-            count,
-            np.float32 if entry.value_bytes == 4 else np.float64,
-        )
-        if entry.stored == entry.nonzeros:
-            indices = self._array(entry, entry.indices_at + 4 * first, count, np.int32)
-        else:
-            row = self._array(entry, entry.indices_at, entry.stored, np.int32)
-            indices = np.tile(row, end - begin)
-        return RawChunk(y, indptr - first, indices, values, weights)
-
-    def labels(
-        self, entry: ChunkEntry, begin: int, end: int
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return y and the weights of rows begin .. end - 1 of a chunk; None: all weights are 1."""
-        y = self._array(entry, 8 * begin, end - begin, np.float64)
-        if not entry.weighted:
-            return y, None
-        return y, self._array(entry, 8 * (entry.rows + begin), end - begin, np.float64)
-
-    def intact(self, entry: ChunkEntry) -> bool:
-        """Return whether the bytes of a chunk have the checksum of those written."""
-        return crc32(self._array(entry, 0, entry.nbytes, np.uint8).data) == entry.crc
-
-    def _array(self, entry: ChunkEntry, offset: int, count: int, dtype: type) -> np.ndarray:
-        """Read an array. offset: in the chunk, in bytes."""
+    def read(self, offset: int, count: int, dtype: type) -> np.ndarray:
+        """Read an array. offset: in bytes."""
         array: np.ndarray = np.empty(count, dtype)
         view, done = array.view(np.uint8).data, 0
         while done < len(view):
             try:
-                at = entry.offset + offset + done
-                size = os.preadv(self.stream.fileno(), [view[done:]], at)
+                size = os.preadv(self.stream.fileno(), [view[done:]], offset + done)
             except OSError as error:
                 raise TransferError(f"reading {self.name}: {error.strerror}") from error
             if size == 0:
@@ -356,6 +288,75 @@ class ChunkFile:
         # A write that failed has raised already: the error of closing says nothing new.
         with suppress(OSError):
             self.stream.close()
+
+
+class ChunkEntry(NamedTuple):
+    """A chunk in a file: y, weights (if it has them), indptr, values, indices.
+
+    If all its rows have the same indices (dense data), these are stored once.
+
+    offset: in bytes. stored: the number of stored indices. weighted: 1 if weights are stored, else
+    0.
+    """
+
+    file: ChunkFile
+    offset: int
+    rows: int
+    nonzeros: int
+    stored: int
+    value_bytes: int
+    crc: int
+    weighted: int
+
+    @property
+    def indptr_at(self) -> int:
+        """Return the offset of indptr in the file, in bytes."""
+        return self.offset + 8 * self.rows * (1 + self.weighted)
+
+    @property
+    def values_at(self) -> int:
+        """Return the offset of the values in the file, in bytes."""
+        return self.indptr_at + 8 * self.rows + 8
+
+    @property
+    def indices_at(self) -> int:
+        return self.values_at + self.value_bytes * self.nonzeros
+
+    @property
+    def nbytes(self) -> int:
+        return self.indices_at + 4 * self.stored - self.offset
+
+    @property
+    def y(self) -> np.ndarray:
+        """Return y of all rows."""
+        return self.file.read(self.offset, self.rows, np.float64)
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Return the weights of all rows; None: all are 1."""
+        at = self.offset + 8 * self.rows
+        return self.file.read(at, self.rows, np.float64) if self.weighted else None
+
+    def part(self, begin: int, end: int) -> RawChunk:
+        """Return rows begin .. end - 1."""
+        read, m = self.file.read, end - begin
+        y = read(self.offset + 8 * begin, m, np.float64)
+        weights = None
+        if self.weighted:
+            weights = read(self.offset + 8 * (self.rows + begin), m, np.float64)
+        indptr = read(self.indptr_at + 8 * begin, m + 1, np.int64)
+        first, count = int(indptr[0]), int(indptr[-1] - indptr[0])
+        dtype: type = np.float32 if self.value_bytes == 4 else np.float64
+        values = read(self.values_at + self.value_bytes * first, count, dtype)
+        if self.stored == self.nonzeros:
+            indices = read(self.indices_at + 4 * first, count, np.int32)
+        else:
+            indices = np.tile(read(self.indices_at, self.stored, np.int32), m)
+        return RawChunk(y, indptr - first, indices, values, weights)
+
+    def is_intact(self) -> bool:
+        """Return whether the bytes of the chunk have the checksum of those written."""
+        return crc32(self.file.read(self.offset, self.nbytes, np.uint8).data) == self.crc
 
 
 class Store:
@@ -427,19 +428,7 @@ class Store:
         """Return a chunk, or some consecutive rows of it."""
         chunk = self.chunks[number]
         begin, end, _ = rows.indices(chunk.rows)
-        if not isinstance(chunk, ChunkEntry):
-            part: RawChunk = chunk.part(begin, end)
-            return part
-        assert self.file is not None
-        return self.file.part(chunk, begin, end)
-
-    def labels(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return y and the weights of the rows of a chunk; None: all weights are 1."""
-        chunk = self.chunks[number]
-        if not isinstance(chunk, ChunkEntry):
-            return chunk.y, chunk.weights
-        assert self.file is not None
-        return self.file.labels(chunk, 0, chunk.rows)
+        return chunk.part(begin, end)
 
     def chosen(self, numbers: Iterable[int]) -> Store:
         """Return a store of some chunks, which shares memory and file; only one is closed."""

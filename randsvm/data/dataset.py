@@ -217,8 +217,8 @@ class Dataset:
 
     def labels_of(self, shard: Shard) -> np.ndarray:
         """Return y of the rows of a shard, (m,) float64."""
-        y, _ = self.store.labels(shard.number)
-        return self._labels(self._chosen(shard.number, y))
+        y = self.store.chunks[shard.number].y
+        return self._labels(y if self.row_mask is None else y[self._places(shard.number)])
 
     def weights(self) -> np.ndarray | None:
         """Return the weight of every row, (n,) float64, or None if those of the data are all 1."""
@@ -230,11 +230,9 @@ class Dataset:
         """Return the weights of the rows of a shard, (m,) float64; None if `weights` is None."""
         if self.own_weights is not None:
             return self.own_weights[shard.start : shard.stop]
-        if not self.summary.weighted:
-            return None
-        y, weights = self.store.labels(shard.number)
-        weights = np.ones(len(y)) if weights is None else weights
-        return self._chosen(shard.number, weights)
+        chunk = self.store.chunks[shard.number]
+        weights = self._weights(chunk.weights, chunk.rows)
+        return None if weights is None else weights[self._places(shard.number)]
 
     def total_weight(self) -> float:
         """Return the sum of the weights of all rows of this view, n if rows have no weights."""
@@ -271,10 +269,9 @@ class Dataset:
     def _chunk(self, shard: Shard, rows: np.ndarray | None = None) -> Chunk:
         """Return rows of a shard without `mapping`. rows: see `stored`."""
         raw = self.stored(shard, rows)
-        weights = self._weights(raw.weights, len(raw.y))
-        if self.own_weights is not None:
-            own = self.own_weights[shard.start : shard.stop]
-            weights = own if rows is None else own[rows]
+        weights = self.weights_of(shard)
+        if weights is not None and rows is not None:
+            weights = weights[rows]
         return Chunk(shard.start, self._matrix(raw), self._labels(raw.y), weights)
 
     def stored(self, shard: Shard, rows: np.ndarray | None = None) -> RawChunk:
@@ -284,10 +281,6 @@ class Dataset:
         """
         places = self._places(shard.number)
         return self.store.read(shard.number)[places if rows is None else places[rows]]
-
-    def _chosen(self, number: int, values: np.ndarray) -> np.ndarray:
-        """Return those of the labels or weights of a stored chunk whose rows are in this view."""
-        return values if self.row_mask is None else values[self._places(number)]
 
     def _places(self, number: int) -> np.ndarray:
         """Return the positions in a stored chunk of the rows of this view, (m,) int64."""

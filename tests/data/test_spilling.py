@@ -37,5 +37,5 @@ def test_a_single_failed_write_loses_no_chunk(monkeypatch, operation, limit, fai
     assert len(failed) == (failing < len(calls))
     for place, number in enumerate(kept):
         assert (store.read(place).values == number).all()
-        assert (store.labels(place)[0] == number).all()
+        assert (store.chunks[place].y == number).all()
     store.close()
