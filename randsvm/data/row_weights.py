@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from randsvm import files
-from randsvm.data.svmlight import (
-    BYTE_ORDER_MARK,
-    PADDING,
-    ParsedRows,
-    parse_piece,
-)
+from randsvm.data.svmlight import BYTE_ORDER_MARK, PADDING, ParsedRows, parse_piece
 from randsvm.decimals import NUMBER
 from randsvm.errors import DataError, ParameterError, quoted
-
-TOKEN = re.compile(rb"[^ \t]+")
 
 
 def check_path(path: str) -> None:
@@ -57,48 +50,35 @@ class RowWeights:
             raise ParameterError(f"give one of --row-weights and cost: in {self.data}, not both")
         begin, self.used = self.used, self.used + len(block)
         if self.used > len(self.weights):
-            found = f"{len(self.weights):,} weights"
-            raise self._error(self._line(len(self.weights)), 1, found)
+            raise self._wrong_count(len(self.weights), "")
         return replace(block, weights=self.weights[begin : self.used])
 
     def check_end(self) -> None:
         """Raise DataError if there are more weights than rows."""
         if self.used < len(self.weights):
-            found = f"{len(self.weights):,} weights for {self.used:,} rows"
-            raise self._error(self._line(self.used), 1, found)
+            raise self._wrong_count(self.used, f" for {self.used:,} rows")
 
-    def _error(self, line: int, column: int, found: str) -> DataError:
-        problem = f"expected one weight for each row of {self.data}, found {found}"
-        return DataError(files.display_name(self.path), line, column, problem)
-
-    def _tokens(self) -> list[tuple[int, list[tuple[int, bytes]]]]:
-        """Return the line number of each row, and its tokens with their columns."""
-        rows = []
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of each line that is not blank, and the line without its comment."""
         for number, line in enumerate(self.content.split(b"\n"), 1):
-            content = line.partition(b"#")[0].removesuffix(b"\r")
-            tokens = [(match.start() + 1, match.group()) for match in TOKEN.finditer(content)]
-            if tokens:
-                rows.append((number, tokens))
-        return rows
+            text = line.partition(b"#")[0].rstrip()
+            if text:
+                yield number, text
 
-    def _line(self, row: int) -> int:
-        """Return the line of a weight, or the line after the last. row: from 0."""
-        rows = self._tokens()
-        if row < len(rows):
-            return rows[row][0]
-        return rows[-1][0] + 1 if rows else 1
+    def _wrong_count(self, row: int, rows: str) -> DataError:
+        """Return the error for the weight of a row, from 0, or for the one after the last."""
+        lines = [0, *(number for number, _ in self._lines())]
+        line = lines[row + 1] if row < len(self.weights) else lines[-1] + 1
+        found = f"found {len(self.weights):,} weights{rows}"
+        problem = f"expected one weight for each row of {self.data}, {found}"
+        return DataError(files.display_name(self.path), line, 1, problem)
 
     def _first_error(self) -> DataError:
         """Return the error for the first line that is not a weight."""
         name = files.display_name(self.path)
-        for line, tokens in self._tokens():
-            column, token = tokens[0]
-            text = files.decoded(token)
+        for number, line in self._lines():
+            text = files.decoded(line.strip())
             if not NUMBER.fullmatch(text) or not in_range(np.array(float(text))):
-                problem = f"expected a weight from 0 to 3.4e38, found {quoted(token)}"
-                return DataError(name, line, column, problem)
-            if len(tokens) > 1:
-                column, token = tokens[1]
-                problem = f"expected one number a line, found {quoted(token)} after it"
-                return DataError(name, line, column, problem)
+                problem = f"expected a weight from 0 to 3.4e38, found {quoted(text)}"
+                return DataError(name, number, len(line) - len(line.lstrip()) + 1, problem)
         return DataError(name, 1, 1, "expected text, found a NUL byte")
