@@ -15,6 +15,7 @@ from sklearn.base import OutlierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from randsvm import api
@@ -94,26 +95,28 @@ class KernelMachine(BaseSVM):
         dtype = [np.float64, np.float32]
         return check_X_y(K, dtype=dtype, **given) if given else check_array(K, dtype=dtype)
 
-    def _fit(self, X: Any, arrays: Arrays) -> None:
+    def _options(self, arrays: Arrays) -> dict[str, Any]:
         kernel = self._kernel_name
-        self._gamma = self._resolved_gamma(X)
         given = {
-            "task": self._task,
             "kernel": kernel,
             "degree": self.degree,
             "gamma": self._gamma,
             "coef0": self.coef0,
             "tolerance": self.tol,
             "shrinking": bool(self.shrinking),
-            **self._common_options(),
-            **self._own_options(arrays),
+            **super()._options(arrays),
         }
         if self.gap is not None and is_semidefinite(kernel, self.coef0):
             given["gap"] = self.gap
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter
+        return given
+
+    def _fit(self, arrays: Arrays) -> None:
+        X = arrays.X
+        self._gamma = self._resolved_gamma(X)
         events: list[Any] = []
-        fitted = api.train(arrays, watch=events.append, **given)
+        fitted = api.train(arrays, watch=events.append, **self._options(arrays))
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
         self._take(fitted)
         model: Any = fitted.model
@@ -129,10 +132,9 @@ class KernelMachine(BaseSVM):
                 warnings.warn(f"{problem}; try {ADVICE[event.text]}", UserWarning, stacklevel=4)
         outcome: Any = fitted.outcome
         rounds = Counter(event.machine for event in events if isinstance(event, Iteration))
-        pairs = (
-            map(" / ".join, combinations(model.labels, 2)) if self.model_.model.has_pairs else [""]
-        )
-        counts = np.array([max(rounds[name], 1) for name in pairs], np.int32)
+        pairs = [" / ".join(pair) for pair in combinations(model.labels, 2)]
+        machines = pairs if model.has_pairs else [""]
+        counts = np.array([max(rounds[name], 1) for name in machines], np.int32)
         self.n_iter_ = counts if isinstance(self, Classifier) else counts.item()
         missed = outcome.gap_asked is not None and not outcome.gap <= outcome.gap_asked
         self.fit_status_ = int(missed)
@@ -145,8 +147,8 @@ class KernelMachine(BaseSVM):
                 stacklevel=4,
             )
 
-    def _set_model(self, fitted: FittedModel) -> None:
-        super()._set_model(fitted)
+    def _set_model(self, fitted: FittedModel, recorded: dict[str, Any]) -> None:
+        super()._set_model(fitted, recorded)
         kernel = fitted.model.kernel  # type: ignore[attr-defined]
         self.kernel, self.gamma = kernel.name, kernel.gamma
         self.coef0, self.degree = kernel.coef0, kernel.degree
@@ -201,9 +203,8 @@ class KernelMachine(BaseSVM):
         if self.kernel != "linear":
             raise AttributeError("coef_ is only available when using a linear kernel")
         model: Any = self.model_.model
-        coefficients = self._in_class_order(model.coefficients)
-        weights = np.asarray(coefficients.T @ self._vectors_of_model())
-        w: Any = sparse.csr_matrix(weights) if self._sparse else weights
+        w = self._feature_weights(model.Z.column_products(model.coefficients))
+        w = w if self._sparse else w.toarray()
         (w.data if self._sparse else w).flags.writeable = False
         return w
 
@@ -223,11 +224,11 @@ class KernelClassifier(KernelMachine, Classifier):
                 f"{self.decision_function_shape!r}"
             )
 
-    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
-        return {"probability": self._has_probabilities()}
+    def _options(self, arrays: Arrays) -> dict[str, Any]:
+        return super()._options(arrays) | {"probability": self._has_probabilities()}
 
-    def _set_model(self, fitted: FittedModel) -> None:
-        super()._set_model(fitted)
+    def _set_model(self, fitted: FittedModel, recorded: dict[str, Any]) -> None:
+        super()._set_model(fitted, recorded)
         self.probability = fitted.model.has_probabilities
 
     def _classes_of_vectors(self) -> tuple[np.ndarray, int]:
@@ -241,7 +242,7 @@ class KernelClassifier(KernelMachine, Classifier):
     def _values(self, X: Any) -> np.ndarray:
         f = super()._values(X)
         by_pair = self.model_.model.has_pairs and self.decision_function_shape != "ovo"
-        return class_values(f, len(self.classes_)) if by_pair else f
+        return _ovr_decision_function(f < 0, -f, len(self.classes_)) if by_pair else f
 
     def predict(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -331,9 +332,6 @@ class SVC(KernelClassifier):
 
     _task = "svc"
 
-    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
-        return super()._own_options(arrays) | {"weights": self._class_weights(arrays)}
-
 
 @documented("sklearn.svm.NuSVC", CLASSIFIER_ATTRIBUTES)
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -351,12 +349,12 @@ class NuSVC(KernelClassifier):
     _task = "nu-svc"
     _single_class_message = "specified nu is infeasible"
 
-    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+    def _class_weights(self) -> dict[str, float]:
         if np.ptp(self.class_weight_):
             warnings.warn(
-                "class_weight has no effect on NuSVC, as in scikit-learn: use SVC", stacklevel=5
+                "class_weight has no effect on NuSVC, as in scikit-learn: use SVC", stacklevel=7
             )
-        return super()._own_options(arrays)
+        return {}
 
 
 @documented("sklearn.svm.SVR", SOLUTION_ATTRIBUTES)
@@ -399,9 +397,9 @@ class OneClassSVM(OutlierMixin, KernelMachine):
 
     _task = "one-class"
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Arrays]:
+    def _checked(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Arrays:
         X = self._checked_rows(X)
-        return X, Arrays(X, weights=checked_weights(sample_weight, X))
+        return Arrays(X, weights=checked_weights(sample_weight, X))
 
     @property
     def offset_(self) -> np.ndarray:
@@ -434,15 +432,3 @@ def _variance(X: Any) -> float:
         for at in slices(len(values), VARIANCE_VALUES):
             squares += np.square(values[at] - mean, dtype=np.float64).sum()
         return float((squares + (size - values.size) * mean**2) / size)
-
-
-def class_values(f: np.ndarray, K: int) -> np.ndarray:
-    """Return a value for each class, (m, K): its votes plus a share of a vote that breaks ties.
-
-    f : (m, pairs), > 0 for the first class of a pair. Among classes with equal votes the class with
-    the largest sum of decision values has the largest value.
-    """
-    one_hot, (i, j) = np.eye(K), decisions.class_pairs(K)
-    sums = f @ (one_hot[i] - one_hot[j])
-    # The added part is within (-1/3, 1/3), so that it only breaks ties.
-    return decisions.votes(f >= 0, f < 0, K) + sums / (3 * (np.abs(sums) + 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -18,12 +18,12 @@ from randsvm.estimators.machine import (
     TRAINING_ATTRIBUTES,
     BaseSVM,
     Classifier,
-    checked_weights,
     documented,
-    recorded_options,
 )
 from randsvm.models.fitted import FittedModel
 from randsvm.parameters.sgd import SgdParams
+
+AnyLinear = TypeVar("AnyLinear", bound="LinearMachine")
 
 LINEAR_ATTRIBUTES = f"coef_ intercept_ {TRAINING_ATTRIBUTES}"
 
@@ -41,14 +41,17 @@ class LinearMachine(BaseSVM):
 
     _format = "liblinear"
 
-    def _set_model(self, fitted: FittedModel) -> None:
-        super()._set_model(fitted)
-        recorded = recorded_options(fitted.model)
+    def _set_model(self, fitted: FittedModel, recorded: dict[str, Any]) -> None:
+        super()._set_model(fitted, recorded)
         self.fit_intercept = not recorded.get("no_bias", False)
         if isinstance(recorded.get("gap"), float):
             self.tol = recorded["gap"]
 
-    def _fit(self, X: Any, arrays: Arrays) -> None:
+    def _options(self, arrays: Arrays) -> dict[str, Any]:
+        loss = self.loss.replace("_", "-")
+        return super()._options(arrays) | {"no_bias": not self.fit_intercept, "loss": loss}
+
+    def _fit(self, arrays: Arrays) -> None:
         given = self._options(arrays)
         # The logistic loss and that of Crammer and Singer have no duality gap.
         certified = given["loss"] not in ("log", None)
@@ -78,12 +81,7 @@ class LinearMachine(BaseSVM):
                 stacklevel=4,
             )
 
-    def _options(self, arrays: Arrays) -> dict[str, Any]:
-        """Return the options of fit and of the first partial_fit."""
-        own = {"no_bias": not self.fit_intercept, **self._own_options(arrays)}
-        return {**own, **self._common_options()}
-
-    def _learn(self, arrays: Arrays, begins: bool) -> None:
+    def _learn(self: AnyLinear, arrays: Arrays, begins: bool) -> AnyLinear:
         """Make one step for each row, as `randsvm-train sgd --update` does.
 
         begins: whether no rows came before
@@ -91,6 +89,7 @@ class LinearMachine(BaseSVM):
         how = {"epochs": 1, **self._options(arrays)} if begins else {"update": self.model_}
         self._take(api.train(arrays, algorithm="sgd", **how))
         self.n_iter_ = 1
+        return self
 
     @property
     def coef_(self) -> Any:
@@ -98,12 +97,10 @@ class LinearMachine(BaseSVM):
         model: Any = self.model_.model
         if model.mapping is not None:
             raise AttributeError("coef_ is only available without random features")
-        w, d = self._in_class_order(model.w).T, self.n_features_in_
-        columns, rows = np.tile(model.features - model.index_base, len(w)), len(model.features)
-        weights = sparse.csr_matrix((w.ravel(), columns, np.arange(len(w) + 1) * rows), (len(w), d))
+        weights = self._feature_weights(model.w)
         # As scikit-learn's, coef_ of fit is an array also for sparse rows.
-        is_array = self.model_.outcome is not None or rows >= SPARSE * d
-        return weights.toarray() if is_array else weights
+        few = len(model.features) < SPARSE * self.n_features_in_
+        return weights if few and self.model_.outcome is None else weights.toarray()
 
 
 @documented("sklearn.svm.LinearSVC", f"classes_ class_weight_ {LINEAR_ATTRIBUTES}")
@@ -128,12 +125,11 @@ class LinearSVC(Classifier, LinearMachine):
     def _crammer_singer(self) -> bool:
         return self.multi_class == "crammer_singer" and len(self.classes_) > 2
 
-    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
-        return {
-            "loss": None if self._crammer_singer else self.loss.replace("_", "-"),
-            "multiclass": "crammer-singer" if self._crammer_singer else None,
-            "weights": self._class_weights(arrays),
-        }
+    def _options(self, arrays: Arrays) -> dict[str, Any]:
+        options = super()._options(arrays)
+        if self._crammer_singer:
+            options |= {"loss": None, "multiclass": "crammer-singer"}
+        return options
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
@@ -161,22 +157,11 @@ class LinearSVC(Classifier, LinearMachine):
         ValueError
             If a parameter or a value is invalid, or if a label is new.
         """
-        self._check_parameters()
         begins = not hasattr(self, "model_")
-        if begins:
-            X, arrays = self._checked(X, y, sample_weight)
-            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(
-                    "the first rows of partial_fit must have all classes, and no others"
-                )
-        else:
-            X, y = self._checked_rows(X, False, y=y)
-            if not np.isin(y, self.classes_).all():
-                raise ValueError("y has labels that the first rows of partial_fit did not have")
-            codes, weights = np.searchsorted(self.classes_, y), checked_weights(sample_weight, X)
-            arrays = Arrays(X, codes, self.classes_, weights)
-        self._learn(arrays, begins)
-        return self
+        arrays = self._checked(X, y, sample_weight, begins)
+        if begins and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError("the first rows of partial_fit must have all classes, and no others")
+        return self._learn(arrays, begins)
 
     def _check_parameters(self) -> None:
         if self.penalty != "l2" or (self.loss == "hinge" and self.dual is False):
@@ -232,15 +217,8 @@ class LinearSVR(RegressorMixin, LinearMachine):
         ValueError
             If a parameter or a value is invalid.
         """
-        self._check_parameters()
         begins = not hasattr(self, "model_")
-        X, y = self._checked_rows(X, begins, y=y, y_numeric=True)
-        self._learn(Arrays(X, y, weights=checked_weights(sample_weight, X)), begins)
-        return self
-
-    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
-        loss = self.loss.replace("_", "-")
-        return {"task": "svr", "loss": loss}
+        return self._learn(self._checked(X, y, sample_weight, begins), begins)
 
     @property
     def coef_(self) -> np.ndarray:

@@ -12,6 +12,7 @@ from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_random_state, compute_class_weight
 from sklearn.utils.metaestimators import available_if
@@ -223,9 +224,7 @@ class BaseSVM(BaseEstimator):
         ValueError
             If a parameter or a value is invalid.
         """
-        self._check_parameters()
-        X, arrays = self._checked(X, y, sample_weight)
-        self._fit(X, arrays)
+        self._fit(self._checked(X, y, sample_weight))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -247,18 +246,21 @@ class BaseSVM(BaseEstimator):
     def _check_parameters(self) -> None:
         """Raise ValueError for values of parameters that are not supported."""
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Arrays]:
-        """Return the checked X, and Arrays of X, the targets and weights."""
-        X, y = self._checked_rows(X, y=y, y_numeric=True)
-        return X, Arrays(X, y, weights=checked_weights(sample_weight, X))
+    def _checked(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Arrays:
+        """Return the rows of a training with their labels or targets and weights.
 
-    def _fit(self, X: Any, arrays: Arrays) -> None:
+        reset: whether no rows came before
+        """
+        self._check_parameters()
+        X, y = self._checked_rows(X, reset, y=y, y_numeric=self._task.endswith("svr"))
+        return self._arrays(X, y, checked_weights(sample_weight, X), reset)
+
+    def _arrays(self, X: Any, y: Any, weights: np.ndarray | None, reset: bool) -> Arrays:
+        return Arrays(X, y, weights=weights)
+
+    def _fit(self, arrays: Arrays) -> None:
         """Train, and set the attributes."""
         raise NotImplementedError
-
-    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
-        """Return the options of the training that only this estimator has."""
-        return {}
 
     def _checked_rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
         """Check X, and y if y is given, by scikit-learn's functions and return them.
@@ -299,8 +301,9 @@ class BaseSVM(BaseEstimator):
         """Offset of each decision function."""
         return self._in_class_order(self.model_.model.b[None])[0]
 
-    def _common_options(self) -> dict[str, Any]:
-        """Return the options that every algorithm has, and the parameters that are options."""
+    def _options(self, arrays: Arrays) -> dict[str, Any]:
+        """Return the options of the training: here those that every algorithm has, and the
+        parameters that are options."""
         state = self.random_state
         if state is not None and not isinstance(state, (int, np.integer)):
             state = check_random_state(state).randint(np.iinfo(np.int32).max)
@@ -310,7 +313,8 @@ class BaseSVM(BaseEstimator):
         own = {name: getattr(self, name) for name in SHARED if hasattr(self, name)}
         if own.get("C") == np.inf:
             own["C"] = INFINITE_C
-        return {"seed": 0 if state is None else int(state), "jobs": jobs, **own}
+        seed = 0 if state is None else int(state)
+        return {"task": self._task, "seed": seed, "jobs": jobs, **own}
 
     def _take(self, fitted: FittedModel) -> None:
         """Set the attributes of any fitted estimator."""
@@ -378,16 +382,18 @@ class BaseSVM(BaseEstimator):
         if (found["format"], found["task"]) != kind or model.has_row_numbers:
             raise ModelError(f"{os.fspath(path)}: expected a model for {cls.__name__}")
         estimator = cls()
-        estimator._set_model(fitted)
+        estimator._set_model(fitted, recorded_options(model))
         return estimator
 
-    def _set_model(self, fitted: FittedModel) -> None:
-        """Set the parameters and the attributes that predictions need."""
+    def _set_model(self, fitted: FittedModel, recorded: dict[str, Any]) -> None:
+        """Set the parameters and the attributes that predictions need.
+
+        recorded: the options of the training
+        """
         self._take(fitted)
         self.n_features_in_ = fitted.model.width
         if fitted.model.columns is not None:
             self.feature_names_in_ = np.array(fitted.model.columns.feature_names, object)
-        recorded = recorded_options(fitted.model)
         for option, parameter in RECORDED.items():
             value, default = recorded.get(option), getattr(self, parameter, None)
             if isinstance(value, str) and isinstance(default, str):
@@ -399,6 +405,14 @@ class BaseSVM(BaseEstimator):
     def _in_class_order(self, f: np.ndarray) -> np.ndarray:
         """Return columns, one for each decision value of the model, in the order of classes_."""
         return f
+
+    def _feature_weights(self, w: np.ndarray) -> Any:
+        """Return the weights of the columns of X, (functions, d) CSR of scipy, from those of the
+        features of the model, (features, functions)."""
+        model, (m, K) = self.model_.model, w.shape
+        columns = np.tile(model.features - model.index_base, K)
+        values, starts = self._in_class_order(w).T.ravel(), np.arange(K + 1) * m
+        return sparse.csr_matrix((values, columns, starts), (K, self.n_features_in_))
 
     def to_onnx(self, dtype: Any = np.float64) -> Any:
         """Return the model as an ONNX graph.
@@ -480,17 +494,20 @@ class Classifier(ClassifierMixin, BaseSVM):
 
     _single_class_message: ClassVar[str] = "Invalid input"
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Arrays]:
-        """Return the checked X, and Arrays of X, class numbers and weights.
+    def _arrays(self, X: Any, y: Any, weights: np.ndarray | None, reset: bool) -> Arrays:
+        """Return rows with class numbers; those of the first rows set classes_ and class_weight_.
 
-        Set classes_ to the sorted labels of the rows with a weight above 0, and class_weight_.
+        classes_ are the sorted labels of the rows with a weight above 0.
         """
-        X, y = self._checked_rows(X, y=y)
         check_classification_targets(y)
-        weights = checked_weights(sample_weight, X)
+        if not reset:
+            if not np.isin(y, self.classes_).all():
+                raise ValueError("y has labels that the first rows of partial_fit did not have")
+            return Arrays(X, np.searchsorted(self.classes_, y), self.classes_, weights)
         kept = slice(None) if weights is None else weights > 0
         # A row that is left out may have any class number.
         codes = np.zeros(len(y), np.int64)
+        self.classes_: Any
         self.classes_, codes[kept] = np.unique(y[kept], return_inverse=True)
         if len(self.classes_) < 2:
             problem = "The number of classes has to be greater than one; got 1 class"
@@ -503,17 +520,19 @@ class Classifier(ClassifierMixin, BaseSVM):
         if weights is not None and self.class_weight == "balanced":
             sums = np.bincount(codes, weights)
             self.class_weight_ = sums.sum() / (len(sums) * sums)
-        return X, Arrays(X, codes, self.classes_, weights)
+        return Arrays(X, codes, self.classes_, weights)
 
-    def _class_weights(self, arrays: Arrays) -> dict[str, float]:
+    def _options(self, arrays: Arrays) -> dict[str, Any]:
+        return super()._options(arrays) | {"weights": self._class_weights()}
+
+    def _class_weights(self) -> dict[str, float]:
         pairs = zip(label_texts(self.classes_), self.class_weight_.tolist(), strict=True)
         return {} if self.class_weight is None else dict(pairs)
 
-    def _set_model(self, fitted: FittedModel) -> None:
-        super()._set_model(fitted)
-        model = fitted.model
+    def _set_model(self, fitted: FittedModel, recorded: dict[str, Any]) -> None:
+        super()._set_model(fitted, recorded)
+        model, weights = fitted.model, recorded.get("weights", {})
         self.classes_ = np.unique(fitted.classes)
-        weights = recorded_options(model).get("weights", {})
         if "configuration" in model.metadata and BALANCED not in weights:
             counts = [1.0] * len(model.labels)
             of_labels = class_weights(tuple(weights.items()), model.labels, counts)
