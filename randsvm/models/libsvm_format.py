@@ -19,29 +19,33 @@ from randsvm.models.model_text import (
     NUMBERS,
     Header,
     check_finite,
-    fields_of,
     one_of,
-    reading,
     trailer_of,
+    whole_numbers,
     written,
 )
 from randsvm.parameters.kernel import KERNELS
 
-# Task -> LIBSVM's svm_type. A nu_svc or nu_svr model predicts like a c_svc or epsilon_svr model.
-TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
-NU_TYPES = {"svc": "nu_svc", "svr": "nu_svr"}
-TASKS = {name: task for types in (TYPES, NU_TYPES) for task, name in types.items()}
+# LIBSVM's svm_type -> task, and whether it has a bound nu. A nu_svc or nu_svr model predicts like a
+# c_svc or epsilon_svr model.
+TYPES = {
+    "c_svc": ("svc", False),
+    "one_class": ("one-class", False),
+    "epsilon_svr": ("svr", False),
+    "nu_svc": ("svc", True),
+    "nu_svr": ("svr", True),
+}
 # Kernels of this package by their names in LIBSVM's models.
 KERNELS_OF_LIBSVM = {"polynomial" if name == "poly" else name: name for name in KERNELS}
 # The keywords are in LIBSVM's order. Two classes, regression and one-class have nr_class 2. A
 # classifier that was trained with rows of one class has nr_class 1 and no support vectors.
 KEYWORDS = {
-    "svm_type": one_of(TASKS),
+    "svm_type": one_of(TYPES),
     "kernel_type": one_of(KERNELS_OF_LIBSVM),
     "degree": COUNTS,
     "gamma": NOT_NEGATIVE,
     "coef0": NUMBERS,
-    "nr_class": INTS,
+    "nr_class": whole_numbers(1),
     "total_sv": COUNTS,
     "rho": NUMBERS,
     "label": INTS,
@@ -50,8 +54,6 @@ KEYWORDS = {
     "prob_density_marks": NUMBERS,
     "nr_sv": COUNTS,
 }
-
-CLASSIFIERS = ("c_svc", "nu_svc")
 
 HEADER_FORMAT = ("LIBSVM", "SV", KEYWORDS)
 
@@ -84,7 +86,7 @@ def write(model: KernelModel, path: str) -> None:
     A, B = (None, None) if model.sigmoid is None else model.sigmoid.tolist()
     # A number has at most 24 characters; LIBSVM's reader takes 80.
     header = {
-        "svm_type": [(NU_TYPES if model.nu else TYPES)[model.prediction_type]],
+        "svm_type": [{ours: name for name, ours in TYPES.items()}[model.prediction_type, model.nu]],
         "kernel_type": [{ours: name for name, ours in KERNELS_OF_LIBSVM.items()}[kernel.name]],
         # LIBSVM writes only the parameters that the kernel uses.
         **{key: [getattr(kernel, key)] for key in KERNELS[kernel.name]},
@@ -113,15 +115,11 @@ def read(content: bytes, name: str) -> KernelModel:
     Raise ModelError, or DataError with line and column inside the support vectors.
     """
     header = Header(content, name, HEADER_FORMAT)
-    (svm_type,), (kernel_type,) = header.get("svm_type"), header.get("kernel_type")
-    prediction_type, nu, kernel_name = (
-        TASKS[svm_type],
-        svm_type in NU_TYPES.values(),
-        KERNELS_OF_LIBSVM[kernel_type],
-    )
+    ((task, nu),), (kernel_name,) = header.get("svm_type"), header.get("kernel_type")
+    given = header.fields(task)
     kernel = Kernel(kernel_name, **{key: header.get(key)[0] for key in KERNELS[kernel_name]})
-    nr_class, label, nr_sv = header.classes(svm_type, CLASSIFIERS, "label", "nr_sv")
-    (total_sv,) = header.get("total_sv")
+    (nr_class,), (total_sv,) = header.get("nr_class"), header.get("total_sv")
+    nr_sv = header.get("nr_sv", nr_class, header.own_layout) if task == "svc" else None
     if nr_class == 1 and (total_sv or not nr_sv):
         raise header.error("nr_class", "nr_class 1 with total_sv 0 and nr_sv 0", "others")
     if nr_sv and sum(nr_sv) != total_sv:
@@ -132,36 +130,31 @@ def read(content: bytes, name: str) -> KernelModel:
     pairs = nr_class != 2 and nr_sv is not None
     columns = 1 if nr_class == 2 else nr_class - 1 if pairs else nr_class
     decisions = nr_class * (nr_class - 1) // 2 if pairs or nr_class == 2 else nr_class
+    A, B = (header.get(key, decisions, optional=True) for key in ("probA", "probB"))
+    marks = header.get("prob_density_marks", 10, optional=True)
     b = -np.array(header.get("rho", decisions))
-    with reading(name):
-        given = fields_of(header.trailer, prediction_type, nr_class, label)
-        given["float64"] = True
-    names = "support vector", "support vectors (total_sv)"
-    beta, rows = header.rows(total_sv, columns, *names)
+    beta, rows = header.rows(total_sv, columns, "support vector", "support vectors (total_sv)")
     features, indices, values = rows.features, rows.indices, rows.values
     if kernel.name == "precomputed":
         # Rows of kernel values begin with 0:number. The number of the training row is its feature.
         indices, values = _row_numbers(header, rows), np.ones_like(values)
         features, given["zero_based"] = np.unique(indices), True
     shape = (len(rows), len(features))
-    Z = CsrMatrix(values, np.searchsorted(features, indices), rows.indptr, shape)
-    given |= _probabilities(header, prediction_type, decisions)
-    given |= {"prediction_type": prediction_type, "nu": nu, "kernel": kernel}
-    given |= {"features": features, "Z": Z, "b": b}
-    own = np.repeat(np.arange(nr_class), nr_sv) if pairs else None
-    return KernelModel(own=own, beta=beta, **given)
-
-
-def _probabilities(header: Header, prediction_type: str, decisions: int) -> dict[str, Any]:
-    """Return the fields of Model for probabilities."""
-    counts = {"probA": decisions, "probB": decisions, "prob_density_marks": 10}
-    found = {key: header.get(key, count) for key, count in counts.items() if key in header.lines}
-    A, B, marks = (found.get(key) for key in counts)
-    return {
-        "density_marks": np.array(marks) if prediction_type == "one-class" and marks else None,
-        "noise_scale": A[0] if prediction_type == "svr" and A else None,
-        "sigmoid": np.array([A, B]) if prediction_type == "svc" and None not in (A, B) else None,
+    fields: dict[str, Any] = given | {
+        "float64": True,
+        "prediction_type": task,
+        "nu": nu,
+        "kernel": kernel,
+        "features": features,
+        "Z": CsrMatrix(values, np.searchsorted(features, indices), rows.indptr, shape),
+        "beta": beta,
+        "b": b,
+        "own": np.repeat(np.arange(nr_class), nr_sv or ()) if pairs else None,
+        "density_marks": np.array(marks) if task == "one-class" and marks else None,
+        "noise_scale": A[0] if task == "svr" and A else None,
+        "sigmoid": np.array([A, B]) if task == "svc" and None not in (A, B) else None,
     }
+    return KernelModel(**fields)
 
 
 def _row_numbers(header: Header, rows: ParsedRows) -> np.ndarray:

@@ -10,7 +10,6 @@ import numpy as np
 
 from randsvm.arrays import to_csr
 from randsvm.decimals import join_rows
-from randsvm.errors import ModelError
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models.model import Model, ModelRows
 from randsvm.models.model_text import (
@@ -19,10 +18,9 @@ from randsvm.models.model_text import (
     NUMBERS,
     Header,
     check_finite,
-    fields_of,
     one_of,
-    reading,
     trailer_of,
+    whole_numbers,
     written,
 )
 from randsvm.parameters.sgd import CRAMMER_SINGER
@@ -40,7 +38,11 @@ REGRESSION_SOLVERS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_D
 # The lines of the trailer by which sgd marks novelty detection: the weight of the origin, or with
 # -n the share of rows outside.
 ORIGIN, SHARE_OUTSIDE = "origin", "nu"
-SOLVER_TYPES = (*CLASSIFIER_SOLVERS, *REGRESSION_SOLVERS, ONE_CLASS_SOLVER)
+TASKS = {
+    **dict.fromkeys(CLASSIFIER_SOLVERS, "svc"),
+    **dict.fromkeys(REGRESSION_SOLVERS, "svr"),
+    ONE_CLASS_SOLVER: "one-class",
+}
 
 # The keywords are in LIBLINEAR's order: its reader needs nr_class before label. Regression and
 # one-class have nr_class 2.
@@ -48,8 +50,8 @@ HEADER_FORMAT = (
     "LIBLINEAR",
     "w",
     {
-        "solver_type": one_of(SOLVER_TYPES),
-        "nr_class": INTS,
+        "solver_type": one_of({solver: solver for solver in TASKS}),
+        "nr_class": whole_numbers(2),
         "label": INTS,
         "nr_feature": COUNTS,
         "bias": NUMBERS,
@@ -94,8 +96,7 @@ class LinearModel(Model):
 
     def properties(self) -> dict[str, Any]:
         marks = self.metadata.keys() & {ORIGIN, SHARE_OUTSIDE}
-        is_one_class = self.solver == ONE_CLASS_SOLVER or bool(marks)
-        task = "svr" if self.is_regression else "one-class" if is_one_class else "svc"
+        task = "one-class" if marks else TASKS[self.solver]
         return {
             "format": "liblinear",
             "task": task,
@@ -161,8 +162,9 @@ def read(content: bytes, name: str) -> LinearModel:
     f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, without a last row if the bias is negative.
     """
     header = Header(content, name, HEADER_FORMAT)
-    (solver,) = header.get("solver_type")
-    nr_class, label = header.classes(solver, CLASSIFIER_SOLVERS, "label")
+    (solver,), (nr_class,) = header.get("solver_type"), header.get("nr_class")
+    text, A, B = header.take("map", "probA", "probB")
+    given, mapping = header.fields(TASKS[solver]), None if text is None else RandomMap.parse(text)
     (nr_feature,), (bias,) = header.get("nr_feature"), header.get("bias")
     (rho,) = header.get("rho") if solver == ONE_CLASS_SOLVER else (0.0,)
     # Two classes have one column of w, except in MCSVM_CS.
@@ -172,18 +174,9 @@ def read(content: bytes, name: str) -> LinearModel:
     if others.indices.size:
         raise header.error(header.first_line, "numbers in the rows of w", "index:value")
     b = w[-1] * bias if bias >= 0 else np.zeros(columns)
-    if nr_class < 2:
-        raise ModelError(f"{name}: expected two classes or more, found {nr_class}")
-    prediction_type = "one-class" if solver == ONE_CLASS_SOLVER else "svc"
-    prediction_type = "svr" if solver in REGRESSION_SOLVERS else prediction_type
-    with reading(name):
-        given = fields_of(header.trailer, prediction_type, nr_class, label)
-        lines = given["metadata"]
-        mapping = RandomMap.parse(lines.pop("map")) if "map" in lines else None
-        if "probA" in lines:
-            sigmoid = np.array([lines.pop("probA"), lines.pop("probB")])
-            given["sigmoid"] = sigmoid.reshape(2, columns)
-        features, w = _rows_of_w(given["seen"], w[:nr_feature], mapping, header.own_layout)
+    if A is not None:
+        given["sigmoid"] = np.array([A, B], np.float64).reshape(2, columns)
+    features, w = _rows_of_w(given["seen"], w[:nr_feature], mapping, header.own_layout)
     return LinearModel(
         w=np.ascontiguousarray(w),
         b=b - rho,

@@ -15,7 +15,6 @@ import itertools
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -27,14 +26,14 @@ from randsvm.data.columns import Columns
 from randsvm.data.scaling import Scaling
 from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import is_number, shortest
-from randsvm.errors import DataError, ModelError, ParameterError, RandsvmError, quoted
+from randsvm.errors import ModelError, ParameterError, RandsvmError, quoted
 from randsvm.models.decisions import NonconformityScores
 from randsvm.models.model import ONE_CLASS_LABELS, Model
 
 # The package's own layout holds what LIBSVM's and LIBLINEAR's formats cannot: labels that are
 # names, scaling, several classes one against the rest. Its first line is this word and a version,
 # so that their programs refuse the file instead of misreading it.
-OWN_LAYOUT = "randsvm_model"
+OWN_LAYOUT = b"randsvm_model "
 # Version of the trailer and of the own layout.
 VERSION = 2
 
@@ -44,7 +43,6 @@ SEAL_PREFIX = LINE_PREFIX + b"sha256 "
 
 INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
-LONGEST_LINE = 1 << 20  # of a header, in bytes; LIBLINEAR's has room for 87,000 labels
 MAX_HEADER_LINES = 16  # of a header in either format, including the first line of the own layout
 # The largest number of features that the trailer of a model may list as runs.
 MAX_FEATURES = 1 << 26
@@ -71,11 +69,9 @@ def format_of(content: bytes) -> str | None:
 
     The programs accept header lines in any order, so all lines of a header are searched.
     """
-    for line in itertools.islice(io.BytesIO(content), MAX_HEADER_LINES):
-        for name, (keyword, _) in FORMATS.items():
-            if line.split(None, 1)[:1] == [keyword]:
-                return name
-    return None
+    lines = itertools.islice(io.BytesIO(content), MAX_HEADER_LINES)
+    words = {word for line in lines for word in line.split(None, 1)[:1]}
+    return next((name for name, (keyword, _) in FORMATS.items() if keyword in words), None)
 
 
 # --- writing -------------------------------------------------------------------------------
@@ -119,7 +115,7 @@ def written(
 
     The file `path` is replaced as a whole or not at all.
     """
-    lines = [f"{OWN_LAYOUT} {VERSION}"] if own_layout else []
+    lines = [f"{OWN_LAYOUT.decode()}{VERSION}"] if own_layout else []
     lines += [
         " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
     ]
@@ -166,47 +162,6 @@ def trailer_of(model: Model, has_labels: bool, **own: Any) -> dict[str, Any]:
     return {**model.metadata, **{key: one for key, one in lines.items() if one is not None}}
 
 
-def fields_of(
-    trailer: Mapping[str, Any] | None,
-    prediction_type: str,
-    nr_class: int,
-    header_labels: tuple[int, ...] | None,
-) -> dict[str, Any]:
-    """Return the fields of Model from the trailer and the labels of the header.
-
-    prediction_type : svc, one-class or svr; trailer : None for a model of LIBSVM or LIBLINEAR,
-    which parse features as float64. Fields that the trailer lacks are None.
-    """
-    lines = dict(trailer or {})
-    labels = tuple(map(str, lines.pop("labels", header_labels or ())))
-    if prediction_type == "svc" and len(labels) != nr_class:
-        raise ValueError(f"expected {nr_class} labels")
-    names = ("scale_shift", "scale_factor", "conformal_scores", "conformal_ranks")
-    shift, factor, scores, ranks = (
-        np.array(lines.pop(name), np.float64) if name in lines else None for name in names
-    )
-    seen, columns, scale = (lines.pop(name, None) for name in ("features", "columns", "scale"))
-    features = None if seen is None else features_of(seen)
-    arrays = [one for one in (shift, factor) if one is not None]
-    if scale is not None and (
-        features is None or any(one.shape != features.shape for one in arrays)
-    ):
-        raise ValueError("expected a scaling of each feature")
-    conformal = None
-    if scores is not None and ranks is not None:
-        conformal = NonconformityScores(scores, ranks)
-    return {
-        "labels": {"svc": labels, "one-class": ONE_CLASS_LABELS, "svr": ()}[prediction_type],
-        "zero_based": lines.pop("index_base", 1) == 0,
-        "float64": lines.pop("values", None) == "float64" or trailer is None,
-        "seen": features,
-        "scaling": None if scale is None else Scaling(scale, shift, factor),
-        "conformal": conformal,
-        "columns": None if columns is None else Columns.from_json(json.dumps(columns)),
-        "metadata": lines,
-    }
-
-
 def runs_of(features: np.ndarray) -> str:
     """Return ascending indices as runs first-last: '1-7,9,12-13'."""
     gaps = np.diff(features) != 1
@@ -239,11 +194,9 @@ def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None
     start = content.find(b"\n" + LINE_PREFIX) + 1
     if start == 0:
         return len(content), None
-    first_line = content.count(b"\n", 0, start) + 1
-    where, (first, *lines) = f"{name}:{first_line}", content[start:].split(b"\n")
-    if not first.startswith(FORMAT_PREFIX):
-        raise ModelError(f"{where}: expected '# randsvm format {VERSION}', found {quoted(first)}")
-    _check_version(first.removeprefix(FORMAT_PREFIX), where)
+    line_number = content.count(b"\n", 0, start) + 1
+    first, *lines = content[start:].split(b"\n")
+    _check_version(first, FORMAT_PREFIX, f"{name}:{line_number}")
     end = content.rfind(b"\n" + SEAL_PREFIX) + 1
     digest = hashlib.sha256(memoryview(content)[:end]).hexdigest()
     if content[end:] != SEAL_PREFIX + digest.encode() + b"\n":
@@ -256,16 +209,13 @@ def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None
         return start, {key.decode(): json.loads(files.decoded(text)) for key, _, text in words}
 
 
-def _check_version(version: bytes, where: str) -> None:
-    if version == b"%d" % VERSION:
-        return
-    found, hint = quoted(version), ""
-    if re.fullmatch(rb"[1-9][0-9]{0,8}", version):
-        found = version.decode()
-        older = "an older version of randsvm wrote this model: train again"
-        newer = "a newer version of randsvm wrote this model"
-        hint = f": {older if int(version) < VERSION else newer}"
-    raise ModelError(f"{where}: expected model format {VERSION}, found {found}{hint}")
+def _check_version(line: bytes, before: bytes, where: str) -> None:
+    """Raise ModelError unless a line is `before` and the version."""
+    if line != before + b"%d" % VERSION:
+        raise ModelError(
+            f"{where}: expected '{before.decode()}{VERSION}', found {quoted(line)}: another "
+            f"version of randsvm wrote this model, train again"
+        )
 
 
 @contextlib.contextmanager
@@ -292,7 +242,8 @@ def reading(name: str) -> Iterator[None]:
 class Header:
     """The lines of a model before its rows, and its trailer.
 
-    trailer : None for a model of LIBSVM or LIBLINEAR
+    trailer : its items; those that are taken are removed, the others are metadata of the model
+    is_foreign : whether there is no trailer: LIBSVM or LIBLINEAR wrote the model
     own_layout : whether the model is in the package's own layout
     values : by keyword; lines : number of the line with each keyword; first_line : of the first row
     """
@@ -303,41 +254,38 @@ class Header:
         Raise ModelError, also for a model in the own layout without a trailer.
         """
         self.name = name
-        self.program, self.last_line, kinds = header_format
-        end, self.trailer = split_trailer(content, name)
-        self.own_layout, self.lines = False, dict[str, int]()
-        self.values: dict[str, tuple[Any, ...]] = {}
-        stream = io.BytesIO(content)
-        for number in itertools.count(1):
-            line = stream.readline(LONGEST_LINE)
-            if not line.endswith(b"\n"):
-                expected = f"a model with a line '{self.last_line}'"
-                raise self.error(number, expected, line or "the end (truncated?)")
-            word, *words = line.split() or [b""]
-            if number == 1 and word == OWN_LAYOUT.encode():
-                _check_version(b" ".join(words), f"{name}:1")
-                self.own_layout = True
-            elif line.rstrip() == self.last_line.encode():
+        self.program, self.last_line, self._kinds = header_format
+        end, trailer = split_trailer(content, name)
+        self.trailer, self.is_foreign, self.own_layout = trailer or {}, trailer is None, False
+        self.lines, self.values = dict[str, int](), dict[str, tuple[Any, ...]]()
+        stream, number = io.BytesIO(content), 0
+        for number, line in enumerate(stream, 1):
+            if line.rstrip() == self.last_line.encode():
                 break
+            if number == 1 and line.startswith(OWN_LAYOUT.strip()):
+                _check_version(line.strip(), OWN_LAYOUT, f"{name}:1")
+                self.own_layout = True
             else:
-                self._add(number, word.decode("ascii", "replace"), words, kinds)
+                self._add(number, line)
+        else:
+            expected = f"a model with a line '{self.last_line}'"
+            raise self.error(number + 1, expected, "the end (truncated?)")
+        if self.own_layout and self.is_foreign:
+            raise self.error(1, "'# randsvm' lines at the end of the file", "none (truncated?)")
         self._text, self.first_line = content[stream.tell() : end], number + 1
-        if self.own_layout and self.trailer is None:
-            raise ModelError(
-                f"{name}: expected '# randsvm' lines at the end of a {OWN_LAYOUT} file, found none "
-                f"(truncated?)"
-            )
 
-    def _add(
-        self, number: int, keyword: str, words: list[bytes], kinds: Mapping[str, WordKind]
-    ) -> None:
-        if keyword not in kinds:
+    def _add(self, number: int, line: bytes) -> None:
+        """Add the values of a line."""
+        word, *rest = line.split(None, 1) or [b""]
+        keyword = word.decode("ascii", "replace")
+        if keyword not in self._kinds:
             expected = f"a keyword of {self.program}'s model format"
             hint = " (is it a model?)" if number == 1 else ""
-            raise self.error(number, expected, quoted(keyword.encode()) + hint)
+            raise self.error(number, expected, quoted(word) + hint)
         if keyword in self.lines:
             raise self.error(number, f"'{keyword}' once (line {self.lines[keyword]})", "it again")
-        is_one, value, kind = kinds[keyword]
+        is_one, value, kind = self._kinds[keyword]
+        words = b"".join(rest).split()
         if not all(map(is_one, words)):
             raise self.error(number, f"{kind} after '{keyword}'", b" ".join(words))
         self.lines[keyword], self.values[keyword] = number, tuple(map(value, words))
@@ -348,9 +296,11 @@ class Header:
         what = found if isinstance(found, str) else quoted(found.strip())
         return ModelError(f"{self.name}:{number}: expected {expected}, found {what}")
 
-    def get(self, keyword: str, count: int = 1) -> tuple[Any, ...]:
-        """Return the `count` values after a keyword."""
+    def get(self, keyword: str, count: int = 1, optional: bool = False) -> Any:
+        """Return the `count` values after a keyword, a tuple; None if it is missing and may be."""
         if keyword not in self.values:
+            if optional:
+                return None
             raise ModelError(
                 f"{self.name}: expected a line '{keyword} ...' before the line "
                 f"'{self.last_line}', found none"
@@ -361,26 +311,49 @@ class Header:
             raise self.error(keyword, expected, f"{len(found)}")
         return found
 
-    def classes(self, kind: str, classifiers: Sequence[str], *keywords: str) -> list[Any]:
-        """Return nr_class, and for each keyword the whole number of each class.
+    def take(self, *keys: str) -> list[Any]:
+        """Return items of the trailer, None for a missing one, and remove them from it."""
+        return [self.trailer.pop(key, None) for key in keys]
 
-        kind : svm_type or solver_type. Tasks that are not `classifiers` have nr_class 2 and None
-        for each keyword. Models in the own layout may lack a keyword: also None.
+    def fields(self, task: str) -> dict[str, Any]:
+        """Return the fields of Model from the labels of the header and the trailer.
+
+        task : svc, one-class or svr. What was not taken of the trailer is the metadata.
         """
-        (number,), is_classifier = self.get("nr_class"), kind in classifiers
-        if number < 1 or (number != 2 and not is_classifier):
-            expected = "1 or more" if is_classifier else f"2 of {kind}"
-            raise self.error("nr_class", f"nr_class {expected}", f"{number}")
-        if not is_classifier:
-            return [number, *(None for _ in keywords)]
-        found = [
-            None if self.own_layout and keyword not in self.values else self.get(keyword, number)
-            for keyword in keywords
-        ]
-        for label, times in Counter(found[0] or ()).items():
-            if times > 1:
-                raise self.error("label", "different labels", f"{label} twice")
-        return [number, *found]
+        (nr_class,), labels = self.get("nr_class"), tuple[Any, ...]()
+        if task == "svc":
+            labels = self.get("label", nr_class, self.own_layout) or ()
+            if len(set(labels)) < len(labels):
+                raise self.error("label", "different labels", f"{list(labels)}")
+        elif nr_class != 2:
+            raise self.error("nr_class", f"nr_class 2 of a model of {task}", f"{nr_class}")
+        own_labels, index_base, values = self.take("labels", "index_base", "values")
+        labels = tuple(map(str, own_labels or labels))
+        if task == "svc" and len(labels) != nr_class:
+            raise ValueError(f"expected {nr_class} labels")
+        runs, columns, scale = self.take("features", "columns", "scale")
+        seen = None if runs is None else features_of(runs)
+        keys = "scale_shift", "scale_factor", "conformal_scores", "conformal_ranks"
+        shift, factor, scores, ranks = (
+            None if one is None else np.array(one, np.float64) for one in self.take(*keys)
+        )
+        of_features = [one for one in (shift, factor) if one is not None]
+        if scale is not None and (
+            seen is None or any(one.shape != seen.shape for one in of_features)
+        ):
+            raise ValueError("expected a scaling of each feature")
+        return {
+            "labels": {"svc": labels, "one-class": ONE_CLASS_LABELS, "svr": ()}[task],
+            "zero_based": index_base == 0,
+            "float64": self.is_foreign or values == "float64",
+            "seen": seen,
+            "scaling": None if scale is None else Scaling(scale, shift, factor),
+            "conformal": None
+            if scores is None or ranks is None
+            else NonconformityScores(scores, ranks),
+            "columns": None if columns is None else Columns.from_json(json.dumps(columns)),
+            "metadata": self.trailer,
+        }
 
     def rows(self, count: int, columns: int, row: str, rows: str) -> tuple[np.ndarray, ParsedRows]:
         """Return the numbers that begin the rows, (count, columns) float64, and their features.
@@ -389,15 +362,18 @@ class Header:
         `count` and `columns`. Raise ModelError unless the model has exactly `count` whole lines of
         them.
         """
-        text, first_line = self._text, self.first_line
+        text, line = self._text, self.first_line
         found, tail = text.count(b"\n"), text[text.rfind(b"\n") + 1 :]
         if found < count:
             whole = f"{found} whole lines of them (truncated?)"
-            raise self.error(first_line + found, f"{count} {rows}", whole)
+            raise self.error(line + found, f"{count} {rows}", whole)
         if found > count or tail:
             expected = f"the end of the model after {count} {rows}"
-            raise self.error(first_line + count, expected, text.split(b"\n", count)[count])
-        self._check_plain_rows(row)
+            raise self.error(line + count, expected, text.split(b"\n", count)[count])
+        foreign = min((at for at in map(text.find, FOREIGN_BYTES) if at >= 0), default=None)
+        if foreign is not None:
+            line += text.count(b"\n", 0, foreign)
+            raise self.error(line, f"a {row}", text[foreign : foreign + 1])
         first, rest = np.empty((count, 0)), text
         if columns > 1:
             first, rest = svmlight.first_numbers(text, count, columns - 1)
@@ -409,46 +385,41 @@ class Header:
                 labels="number",
                 zero_based=True,
                 float64=True,
-                first_line=first_line,
+                first_line=line,
             )
             if len(block.y) == count:
                 return np.column_stack([first, block.y])[:, :columns], block
-            short = next(n for n, line in enumerate(rest.split(b"\n")) if not line.strip())
+            short = next(n for n, words in enumerate(rest.split(b"\n")) if not words.strip())
         numbers = f"{columns} number{'s' * (columns > 1)} in a {row}"
-        raise self.error(first_line + short, numbers, text.split(b"\n", short + 1)[short])
-
-    def _check_plain_rows(self, row: str) -> None:
-        """Raise DataError for syntax of svmlight files that models may not contain."""
-        text = self._text
-        places = [at for at in map(text.find, FOREIGN_BYTES) if at >= 0]
-        if places:
-            at = min(places)
-            line, column = text.count(b"\n", 0, at), at - text.rfind(b"\n", 0, at)
-            found = quoted(text[at : at + 1])
-            raise DataError(
-                self.name, self.first_line + line, column, f"expected a {row}, found {found}"
-            )
+        raise self.error(line + short, numbers, text.split(b"\n", short + 1)[short])
 
 
 def is_c_int(word: bytes) -> bool:
     return bool(INTEGER.fullmatch(word)) and -INT_LIMIT <= int(word) < INT_LIMIT
 
 
+def whole_numbers(least: int) -> WordKind:
+    """Return the kind of whole numbers from `least`."""
+    return (
+        lambda word: is_c_int(word) and int(word) >= least,
+        int,
+        f"whole numbers of {least} or more, below 2^31",
+    )
+
+
 INTS: WordKind = (is_c_int, int, "whole numbers below 2^31")
-COUNTS: WordKind = (
-    lambda word: is_c_int(word) and int(word) >= 0, int, "whole numbers of 0 or more, below 2^31"
-)  # fmt: skip
+COUNTS = whole_numbers(0)
 NUMBERS: WordKind = (is_number, float, "finite numbers")
 NOT_NEGATIVE: WordKind = (
     lambda word: is_number(word) and float(word) >= 0, float, "finite numbers of 0 or more"
 )  # fmt: skip
 
 
-def one_of(allowed: Iterable[str]) -> WordKind:
-    """Return the kind of words that are one of these."""
-    *others, last = allowed
-    encoded = {word.encode() for word in allowed}
-    return encoded.__contains__, bytes.decode, f"{', '.join(others)} or {last}"
+def one_of(meanings: Mapping[str, Any]) -> WordKind:
+    """Return the kind of words that are one of these. meanings : value of each word"""
+    *others, last = meanings
+    values = {word.encode(): value for word, value in meanings.items()}
+    return values.__contains__, values.__getitem__, f"{', '.join(others)} or {last}"
 
 
 # --- files ---------------------------------------------------------------------------------
@@ -475,7 +446,8 @@ def load(path: str) -> Model:
         If the file cannot be opened.
     """
     content, name = files.read_whole(path), files.display_name(path)
-    return _module_of(format_of(content) or "libsvm").read(content, name)
+    with reading(name):
+        return _module_of(format_of(content) or "libsvm").read(content, name)
 
 
 def save(model: Model, path: str) -> None:
@@ -529,9 +501,9 @@ def configuration_and_gap(path: str) -> tuple[str, float] | None:
 
     None if the file is missing, not regular or damaged, or if the model has no certified gap.
     """
-    lines = None
+    lines = {}
     if files.size_of(path):
         with contextlib.suppress(RandsvmError):
-            lines = split_trailer(files.read_whole(path), path)[1]
-    gap = (lines or {}).get("gap")
-    return (lines["configuration"], gap) if lines and isinstance(gap, float) else None
+            lines = split_trailer(files.read_whole(path), path)[1] or {}
+    gap = lines.get("gap")
+    return (lines["configuration"], gap) if isinstance(gap, float) else None
