@@ -148,8 +148,8 @@ def sparse_rbf(
 
     K_ij = exp(<x_i, z_j> + right_j + left_i); exponents are <= 0. x is in CSR: row i has the values
     x[starts[i]:starts[i + 1]] of `features`, all below d. panels : (count, d + 1, PANEL_CENTRES),
-    panels[p, :, l] is z_j and right_j of centre 32 p + l. Stored float32 values have the bits of
-    those of dense rows.
+    panels[p, :, l] is z_j and right_j of centre 32 p + l. float32 values have the bits of those of
+    dense rows.
     """
     cdef rbf_work it
     it.m, it.d = left.shape[0], panels.shape[1] - 1

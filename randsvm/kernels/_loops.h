@@ -80,23 +80,19 @@ INLINED void NAMED(sparse_panels)(const int abreast, const int columns, const rb
     const NUMBER *z = (const NUMBER *)it->panels + p * panel, *right = z + it->d * PANEL;
     for (long i = first; i < last; i++, sums += columns) {
         REALS values[VECTORS * PANELS_AT_ONCE];
-        /* Stored values are added up in the order of dense rows, and have the same bits. */
         for (int v = 0; v < VECTORS * abreast; v++)
             values[v] = (REALS){0};
-        for (int v = 0; columns && v < VECTORS * abreast; v++)
-            values[v] = left[i] + *(const REALS *)(right + v / VECTORS * panel + v % VECTORS * WIDTH);
         for (long at = starts[i]; at < starts[i + 1]; at++) {
             const NUMBER *of_feature = z + (long)features[at] * PANEL;
             for (int v = 0; v < VECTORS * abreast; v++)
                 values[v] += x[at] * *(const REALS *)(of_feature + v / VECTORS * panel
                                                       + v % VECTORS * WIDTH);
         }
-        for (int v = 0; !columns && v < VECTORS * abreast; v++) {
+        /* In the order of dense rows, so that values have the same bits. */
+        for (int v = 0; v < VECTORS * abreast; v++) {
             values[v] += *(const REALS *)(right + v / VECTORS * panel + v % VECTORS * WIDTH);
-            values[v] += left[i];
+            values[v] = EXPONENTIAL(values[v] + left[i]);
         }
-        for (int v = 0; v < VECTORS * abreast; v++)
-            values[v] = EXPONENTIAL(values[v]);
         for (int v = 0; columns == 0 && v < VECTORS * abreast; v++)
             NAMED(store)(values[v], (NUMBER *)it->K + i * it->stride + p * PANEL + v * WIDTH,
                          it->centres - p * PANEL - v * WIDTH);

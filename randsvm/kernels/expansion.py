@@ -12,7 +12,7 @@ import numpy as np
 from randsvm.arrays import CsrMatrix, Matrix, slices
 from randsvm.errors import ParameterError
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import BLOCK_CENTRES, Layout, RowBlock, choose_layout
+from randsvm.kernels.layouts import BLOCK_CENTRES, Layout, RowBlock, RowSizes, choose_layout
 
 # Values whose mean exceeds this multiple of their spread are centred: float32 has seven digits.
 OFFSET = 100.0
@@ -150,8 +150,8 @@ def exact_gram(kernel: Kernel, X: CsrMatrix) -> np.ndarray:
 def exact_layout(kernel: Kernel, X: CsrMatrix) -> Layout:
     """Return the layout for values in float64 of rows like X."""
 
-    def largest(layout: Layout) -> float:
-        return float(layout.squared_norms(X).max(initial=0.0))
+    def sizes(layout: Layout) -> RowSizes:
+        return layout.sizes_of(X)
 
     size = *X.shape, X.nnz
-    return choose_layout(kernel, size, np.float64, largest=largest, reads_nonzeros=True)
+    return choose_layout(kernel, size, np.float64, sizes=sizes, reads_nonzeros=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -77,6 +77,19 @@ def row_block_bytes(block: RowBlock) -> int:
     return sum(each.nbytes for each in rows)
 
 
+class RowSizes(NamedTuple):
+    """What the rounding of kernel values of some rows depends on.
+
+    norm: the largest |x|^2 in a layout, or |K| of precomputed kernels. terms: the most products of
+    one pair of rows. length: the largest |x| of the rows as the file has them, of rbf; 0: their
+    features are exact.
+    """
+
+    norm: float = 0.0
+    terms: int = 0
+    length: float = 0.0
+
+
 class Layout:
     """How rows and centres are laid out for kernel values, and how values are computed.
 
@@ -87,12 +100,18 @@ class Layout:
     centre: (d,) float64, subtracted from rows for rbf, which leaves the kernel unchanged. It makes
     the rounding of dense rows smaller, and the nonzeros of rows fewer, see `usual_values`. None:
     nothing is subtracted.
+    sizes: of the rows that the layout is for, where bounds of rounding are needed
     """
 
+    sizes = RowSizes()
     # Whether each product reads all features.
     is_dense = True
     # Whether Nonzeros are faster in float64.
     has_few_nonzeros = False
+    # Whether the products of a pair of rows are added one after another, and norms after them.
+    adds_norms_last = False
+    # Values of rbf below this may be missing in sums.
+    left_out = 0.0
 
     def __init__(self, kernel: Kernel, dtype: type, centre: np.ndarray | None = None) -> None:
         self.kernel, self.dtype, self.centre = kernel, dtype, centre
@@ -102,16 +121,38 @@ class Layout:
         """The layout of the same rows with values and sums in float64."""
         if self.dtype is np.float64:
             return self
+        kind, centre, sizes = type(self), self.centre, self.sizes
         if self.is_dense and self.kernel.name == "rbf":
-            return (Nonzeros if self.has_few_nonzeros else Dense)(self.kernel, np.float64)
-        return type(self)(self.kernel, np.float64, self.centre)
+            kind, centre = Nonzeros if self.has_few_nonzeros else Dense, None
+            sizes = sizes._replace(norm=sizes.length**2)
+        layout = kind(self.kernel, np.float64, centre)
+        layout.sizes = sizes
+        return layout
 
-    def rounding(self, centres: int, sums: int) -> dict[str, Any]:
-        """Return the options of `rounding.sum_error` that differ between layouts.
+    def additions(self, centres: int, sums: int) -> int:
+        """Return the most additions that a kernel value goes through in the precision of the layout
+        within a block of centres; the sums of blocks are added in float64.
 
-        centres: the number of centres. sums: the number of sums over the same kernel values.
+        sums: the number of sums over the same kernel values.
         """
-        return {}
+        return min(centres, BLOCK_CENTRES)
+
+    def exponents(self, norm: float, terms: int) -> tuple[float, int]:
+        """Return the largest exponent of rbf that comes from products of features, and the number
+        of terms of exponents from differences, 0 if there are none. norm, terms: see RowSizes."""
+        # (|x| + |z|)^2 <= 4 norm
+        return 4 * self.kernel.gamma * norm, 0
+
+    def sizes_of(self, X: Matrix) -> RowSizes:
+        """Return the sizes of some rows."""
+        norm, length = 0.0, 0.0
+        for at in slices(X.shape[0], BLOCK_ROWS):
+            norms = squared_norms(X[at])
+            length = max(length, float(norms.max(initial=0.0)) ** 0.5)
+            if self.centre is not None:
+                norms = self.squared_norms(X[at])
+            norm = max(norm, float(norms.max(initial=0.0)))
+        return RowSizes(norm, X.shape[1], length)
 
     def order(self, X: CsrMatrix) -> np.ndarray | None:
         """Return the order of rows that `rows` otherwise finds anew each time; None: there is
@@ -242,6 +283,13 @@ class SparseRows(Layout):
 
     is_dense = False
 
+    def sizes_of(self, X: Matrix) -> RowSizes:
+        found = super().sizes_of(X)
+        if not isinstance(X, CsrMatrix):
+            return found
+        of_centre = 0 if self.centre is None else int(np.count_nonzero(self.centre))
+        return found._replace(terms=int(np.diff(X.indptr).max(initial=0)) + of_centre)
+
     def nonzeros(self, X: Matrix) -> CsrMatrix:
         """Return the rows of X less the centre, as a CSR matrix of the precision of the layout."""
         rows = to_csr(X)
@@ -265,6 +313,12 @@ class SparseBlocks(SparseRows, Blocks):
 
     Centres are columns times scale; also rows, as float64 may need differences.
     """
+
+    def exponents(self, norm: float, terms: int) -> tuple[float, int]:
+        if self.dtype is np.float32:
+            return super().exponents(norm, terms)
+        # Differences serve where products would err by more than ROUNDING.
+        return min(super().exponents(norm, terms)[0], 4 * ROUNDING / FLOAT64_UNIT), 2 * terms
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
         rows = self.nonzeros(Z)
@@ -292,13 +346,16 @@ class SparseBlocks(SparseRows, Blocks):
 class Compiled(Layout):
     """The base of layouts whose centres are panels: compiled code computes and adds up values."""
 
-    def rounding(self, centres: int, sums: int) -> dict[str, Any]:
+    adds_norms_last = True
+
+    def additions(self, centres: int, sums: int) -> int:
+        block = super().additions(centres, sums)
         if sums > PANEL_COLUMNS:
-            return {}
+            return block
         # Sums of a block are in the lanes of a vector, which are added in float64 at the end.
-        block, single = min(centres, BLOCK_CENTRES), self.dtype is np.float32
+        single = self.dtype is np.float32
         panels, lanes = -(-block // PANEL_CENTRES), LANES if single else LANES // 2
-        return {"additions": min(block, panels * PANEL_CENTRES // lanes + (0 if single else lanes))}
+        return min(block, panels * PANEL_CENTRES // lanes + (0 if single else lanes))
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
         z = self.columns_of_panels(Z, self.dtype if beta is None else np.float64)
@@ -372,9 +429,8 @@ class Dense(Compiled):
     In float64 a block is [x, extra], and exponents come from differences of features.
     """
 
-    def rounding(self, centres: int, sums: int) -> dict[str, Any]:
-        own = {"differences": True} if self.dtype is np.float64 else {"in_order": True}
-        return super().rounding(centres, sums) | own
+    def exponents(self, norm: float, terms: int) -> tuple[float, int]:
+        return (0.0, terms) if self.dtype is np.float64 else super().exponents(norm, terms)
 
     def lay_out(self, X: Matrix, extra: np.ndarray) -> Any:
         if self.dtype is np.float64:
@@ -444,12 +500,11 @@ class Cells(Dense):
         self, kernel: Kernel, dtype: type, centre: np.ndarray | None, cutoff: float
     ) -> None:
         super().__init__(kernel, dtype, centre)
-        self.cutoff = cutoff
-
-    def rounding(self, centres: int, sums: int) -> dict[str, Any]:
         # Rounding moves the limit of a distance a little.
-        own = {"additions": min(centres, CELL_ADDITIONS), "left_out": math.exp(1 - self.cutoff)}
-        return super().rounding(centres, sums) | own
+        self.cutoff, self.left_out = cutoff, math.exp(1 - cutoff)
+
+    def additions(self, centres: int, sums: int) -> int:
+        return min(centres, CELL_ADDITIONS)
 
     def order(self, X: CsrMatrix) -> np.ndarray:
         """Return the order of the rows in cells, (m,) uint16, of each slice separately."""
@@ -517,7 +572,7 @@ def choose_layout(
     dtype: type,
     *,
     sample: CsrMatrix | None = None,
-    largest: Callable[[Layout], float] | None = None,
+    sizes: Callable[[Layout], RowSizes] | None = None,
     reads_nonzeros: bool = False,
     profits: Callable[[Cells], bool] | None = None,
     cutoff: float = np.inf,
@@ -525,15 +580,15 @@ def choose_layout(
     """Return the fastest layout that is accurate enough.
 
     size: the numbers of rows, features and nonzeros. dtype: float32 if it is accurate, or float64.
-    sample: some rows, for the centre of a float32 layout. largest: returns the largest squared norm
-    of all rows in a layout; None: every layout is accurate. reads_nonzeros: whether Nonzeros may be
-    chosen. profits: whether Cells with the cutoff are faster than Dense; None: they are not chosen.
+    sample: some rows, for the centre of a float32 layout. sizes: returns the sizes of all rows in a
+    layout; None: every layout is accurate. reads_nonzeros: whether Nonzeros may be chosen.
+    profits: whether Cells with the cutoff are faster than Dense; None: they are not chosen.
     """
 
     def is_accurate(layout: Layout) -> bool:
-        if largest is None:
+        if sizes is None:
             return True
-        error = kernel.magnitude(largest(layout))
+        error = kernel.magnitude(sizes(layout).norm)
         if layout.dtype is np.float32:
             return error * FLOAT32_UNIT < FLOAT32_LIMIT
         return error * FLOAT64_UNIT <= ROUNDING

@@ -9,8 +9,8 @@ theta_k = k unit / (1 - k unit), here `accumulated(k, unit)`. Higham calls this 
 How to use it, for a machine u(x) = sum_j beta_j K(z_j, x), f = u + b:
 
 1. `sum_error` bounds the error of a computed u: `relative` S + `uniform` B, where
-   S = sum_j |beta_j| |K(z_j, x)|, as computed, and B = sum_j |beta_j|. S is at most
-   B times the largest |K|, which is 1 for rbf (`SumError.of_total`).
+   S = sum_j |beta_j| |K(z_j, x)|, as computed, and B = sum_j |beta_j|. `relative` is 0 but for rbf,
+   where S is at most B.
 2. `offset_error` adds the rounding of y - u - b. Let E_i be the result for row i.
 3. P = 1/2 |w|^2 + sum_i loss_i + ...: the computed |w|^2 = sum_i beta_i u_i is within
    sum_i |beta_i| E_i, and each loss, max(0, upper (z - width), lower (z + width)), rises by at most
@@ -25,13 +25,11 @@ Plain functions of numbers; knows nothing of scans, tasks or models.
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import BLOCK_CENTRES, ROUNDING, Layout, SparseBlocks
+from randsvm.kernels.layouts import BLOCK_CENTRES, Layout, RowSizes
 
 # The unit roundoff of each precision.
 FLOAT32, FLOAT64 = 2.0**-24, 2.0**-53
@@ -43,11 +41,6 @@ EXP_ERROR = 8
 EXP_LOST = {FLOAT32: 1e-20, FLOAT64: 1e-280}
 # The bounds themselves are computed with rounding, from sums S that are computed with rounding.
 SPARE = 1.01
-
-
-def unit_of(dtype: type) -> float:
-    """Return the unit roundoff of float32 or float64."""
-    return FLOAT32 if dtype is np.float32 else FLOAT64
 
 
 def accumulated(roundings: float, unit: float = FLOAT64) -> float:
@@ -62,80 +55,56 @@ class SumError(NamedTuple):
     relative: float
     uniform: float
 
-    def of_total(self, total: float, largest: float = 1.0) -> float:
-        """Return a bound for every row. total: B; largest: the largest |K|."""
-        return (self.relative * largest + self.uniform) * total
+    def of(self, size: Any, total: Any) -> Any:
+        """Return the bound of one row or of several. size: S; total: B."""
+        return self.relative * size + self.uniform * total
 
 
 def sum_error(
-    kernel: Kernel,
-    *,
-    terms: int,
-    norm: float,
+    layout: Layout,
+    sizes: RowSizes,
     centres: int,
-    additions: int | None = None,
-    unit: float = FLOAT64,
-    differences: bool = False,
-    in_order: bool = False,
-    left_out: float = 0.0,
-    size: float = 0.0,
+    *,
+    sums: int = 2,
+    passes: int = 0,
+    rescaling: float = 0.0,
 ) -> SumError:
-    """Return the bound of the error of a sum of `centres` kernel values.
+    """Return the bound of the error of sums of kernel values in a layout.
 
-    terms: the most products, or differences, of one pair of rows. norm: the largest |x|^2 of rows
-    and centres, less the centre of a layout. additions: the most additions that one kernel value
-    goes through in precision `unit` within a block of centres, by default as many as a block has;
-    the sums of blocks are added in float64.
-    differences: whether an argument of rbf is a sum of squared differences of exact features, not
-    of products. in_order: whether products are added one after another, and norms after them: then
-    no partial sum of products is above half of (|x| + |z|)^2. left_out: rbf values below it may be
-    missing. size: the largest |x| of rows and centres as the file has them, of rbf; 0: their
-    features are exact.
+    sizes: of rows and centres. centres: the number of kernel values in a sum. sums: the number of
+    sums over the same kernel values. passes: over how many passes the values are distributed, each
+    of which adds a sum to u. rescaling: the part by which all coefficients change afterwards.
     """
-    most = min(centres, BLOCK_CENTRES) if additions is None else additions
-    adding = accumulated(most + 3, unit) + accumulated(centres // BLOCK_CENTRES + 2 + WRITTEN)
+    kernel, (norm, terms, length) = layout.kernel, sizes
+    later = accumulated(3 * passes) + rescaling
+    if kernel.linear:
+        most = accumulated(centres + terms + 3 + WRITTEN) + later
+        return SumError(0.0, SPARE * most * norm)
+    unit = FLOAT32 if layout.dtype is np.float32 else FLOAT64
+    adding = accumulated(layout.additions(centres, sums) + 3, unit) + later
+    adding += accumulated(centres // BLOCK_CENTRES + 2 + WRITTEN)
     # A product goes through its own rounding, that of both factors, of scale, and `terms` + 2
-    # additions; float64 norms through as many of their own, and those of features and gamma.
-    adds = terms / 2 if in_order else terms
+    # additions; float64 norms through as many of their own, and those of features and gamma. If
+    # products are added one after another, and norms after them, no partial sum of products is
+    # above half of (|x| + |z|)^2.
+    adds = terms / 2 if layout.adds_norms_last else terms
     products = accumulated(adds + 8, unit) + accumulated(terms + 4 + WRITTEN)
     if kernel.name == "rbf":
-        after = EXP_ERROR * unit * SPARE
+        exponent, differences = layout.exponents(norm, terms)
+        argument = exponent * products
+        grown = math.expm1(argument) if argument < 1 else math.inf
         # The slope of e^(-gamma r^2) is at most sqrt(2 gamma / e).
-        written = min(1.0, math.sqrt(2 * kernel.gamma / math.e) * 2 * FLOAT64 * size)
-        lost = EXP_LOST[unit] + left_out + written
+        written = min(1.0, math.sqrt(2 * kernel.gamma / math.e) * 2 * FLOAT64 * length)
+        lost = EXP_LOST[unit] + layout.left_out + written
         if differences:
             # |e^-a(1+t) - e^-a| <= |t| a e^-a / (1 - |t|) <= |t| / e / (1 - |t|)
-            argument = SPARE * (accumulated(terms + 6, unit) + 2 * FLOAT64) / math.e
-            return SumError(SPARE * (after + adding), SPARE * (argument + lost))
-        # (|x| + |z|)^2 <= 4 norm
-        argument = 4 * kernel.gamma * norm * products
-        grown = math.expm1(argument) if argument < 1 else math.inf
-        return SumError(SPARE * (grown + after + adding), SPARE * lost)
+            lost += SPARE * (accumulated(differences + 6, unit) + 2 * FLOAT64) / math.e
+        return SumError(SPARE * (grown + EXP_ERROR * unit * SPARE + adding), SPARE * lost)
     largest = kernel.magnitude(norm)
-    if kernel.linear:
-        return SumError(0.0, SPARE * accumulated(centres + terms + 3 + WRITTEN, unit) * largest)
     # (g <x, z> + r)^d: d factors, each at most g |x| |z| + |r|, and fewer than d products of them.
     factors = kernel.degree * (products + unit) if kernel.name == "poly" else math.inf
     grown = math.expm1(factors) if factors < 1 else math.inf
     return SumError(0.0, SPARE * (grown + adding) * largest)
-
-
-def layout_error(
-    layout: Layout, *, terms: int, norm: float, centres: int, size: float, sums: int = 2
-) -> SumError:
-    """Return the bound of the error of sums in a layout; see `sum_error`.
-
-    sums: the number of sums over the same kernel values.
-    """
-    kernel = layout.kernel
-    unit = FLOAT64 if kernel.linear else unit_of(layout.dtype)
-    made = partial(sum_error, kernel, terms=terms, centres=centres, unit=unit, size=size)
-    if kernel.name == "rbf" and unit == FLOAT64 and isinstance(layout, SparseBlocks):
-        # Its values come from differences where products would err by more than ROUNDING.
-        least = min(norm, ROUNDING / (2 * FLOAT64) / kernel.gamma) if kernel.gamma else norm
-        one, other = made(norm=least), made(norm=least, terms=2 * terms, differences=True)
-        return SumError(max(one.relative, other.relative), max(one.uniform, other.uniform))
-    return made(norm=norm, **layout.rounding(centres, sums))
 
 
 def offset_error(

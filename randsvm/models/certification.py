@@ -24,14 +24,15 @@ from randsvm.data.svmlight import ParsedRows, row_numbers
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
 from randsvm.kernels.expansion import Expansion
+from randsvm.kernels.layouts import RowSizes
 from randsvm.kernels.rounding import (
     FLOAT64,
     SPARE,
     WRITTEN,
     addition_error,
     largest_offset,
-    layout_error,
     offset_error,
+    sum_error,
 )
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
@@ -485,11 +486,9 @@ class Judge:
             norms = squared_norms(X) + extra, squared_norms(Z)
             norm = max(float(each.max(initial=0.0)) for each in norms)
             size = math.sqrt(norm)
-        error = layout_error(
-            model.float64_layout, terms=X.shape[1] + 1, norm=norm, centres=len(Z.indptr) - 1,
-            size=size, sums=2 * len(totals),
-        )  # fmt: skip
-        return error.relative * np.abs(sizes) + error.uniform * totals
+        rows = RowSizes(norm, X.shape[1] + 1, size)
+        error = sum_error(model.float64_layout, rows, Z.shape[0], sums=2 * len(totals))
+        return error.of(np.abs(sizes), totals)
 
     def _losses(
         self, y: np.ndarray, weights: np.ndarray, f: np.ndarray, errors: np.ndarray

@@ -33,12 +33,9 @@ from randsvm.kernels.rounding import (
     SPARE,
     WRITTEN,
     SumError,
-    accumulated,
-    layout_error,
     offset_error,
 )
-from randsvm.svm.kernel_layout import RowSizes
-from randsvm.svm.running_values import Added, ShardValues
+from randsvm.svm.running_values import ShardValues
 from randsvm.svm.tasks import Task
 
 # Errors up to this are finite numbers: inf times 0 is nan.
@@ -83,11 +80,9 @@ class ResidualQuery:
     def bounds(self, values: ShardValues) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the residual of each row as computed, its largest value, and the error of u;
         (m,) float64 each."""
-        if values.absolute is None:
-            error = np.full(len(values.u), self.error.of_total(self.total))
-        else:
-            error = self.error.relative * values.absolute + self.error.uniform * self.total
-        return self.residuals(values, slice(None), values.u, np.minimum(error, LARGEST_ERROR))
+        size = self.total if values.absolute is None else values.absolute
+        error = np.minimum(self.error.of(size, self.total), LARGEST_ERROR)
+        return self.residuals(values, slice(None), values.u, error)
 
     def residuals(
         self, values: ShardValues, rows: slice | np.ndarray, u: np.ndarray, error: np.ndarray
@@ -161,7 +156,7 @@ class Sharpened:
         if len(rows):
             w, certain = w[rows], w[rows] > q
             u, sizes = self.expansion.values(values.rows[rows]).T
-            error = self.error.relative * np.abs(sizes) + self.error.uniform * self.total
+            error = self.error.of(np.abs(sizes), self.total)
             exact, most, error = query.residuals(values, rows, u, error)
             risen = np.maximum(most - computed[rows], 0.0)
             moved = size[rows] * (np.abs(u - values.u[rows]) + error)
@@ -176,23 +171,9 @@ class Sharpened:
             return -self.q * np.log1p(-np.minimum(d / w, 1.0))
 
 
-def sum_error_of(layout: Layout, sizes: RowSizes, added: Added, rescaling: float = 0.0) -> SumError:
-    """Return the bound of the errors of sums in a layout.
-
-    rescaling: see ResidualQuery.
-    """
-    norm, terms, size = sizes
-    error = layout_error(layout, terms=terms, norm=norm, centres=added.centres, size=size)
-    # Each pass adds a sum to u.
-    adding = SPARE * (accumulated(3 * added.passes) + rescaling)
-    if layout.kernel.name == "rbf":
-        return error._replace(relative=error.relative + adding)
-    return error._replace(uniform=error.uniform + adding * largest_value(layout, norm))
-
-
-def largest_value(layout: Layout, norm: float) -> float:
-    """Return a bound of |K|. norm: see RowSizes."""
-    kernel = layout.kernel
+def largest_value(layout: Layout) -> float:
+    """Return a bound of |K|."""
+    kernel, norm = layout.kernel, layout.sizes.norm
     return norm if kernel.linear else 1.0 if kernel.name == "rbf" else kernel.magnitude(norm)
 
 

@@ -6,18 +6,18 @@ This module does not know coefficients, solvers or files.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix, slices, squared_norms
+from randsvm.arrays import CsrMatrix, slices
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import ContentError
 from randsvm.kernels.expansion import gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import BLOCK_ROWS, Cells, Layout, choose_layout
+from randsvm.kernels.layouts import BLOCK_ROWS, Cells, Layout, RowSizes, choose_layout
 from randsvm.parameters.svm import Problem
 
 # RBF values below exp(-CUT) are left out of float32 sums: rounding changes the sums by more.
@@ -32,12 +32,7 @@ def kernel_layout_of(D: Dataset, problem: Problem, sample: Points, float64: bool
 
     sample: rows of D. float64: whether to use float64 in any case.
     """
-    kernel, size = Kernel.of(problem), (D.n, D.d, D.nnz)
-    if float64:
-        return choose_layout(kernel, size, np.float64)
-
-    def largest(layout: Layout) -> float:
-        return row_sizes(D, layout).norm
+    kernel, size, sizes = Kernel.of(problem), (D.n, D.d, D.nnz), partial(row_sizes, D)
 
     def profits(cells: Cells) -> bool:
         def of(shard: Shard) -> bool:
@@ -45,19 +40,15 @@ def kernel_layout_of(D: Dataset, problem: Problem, sample: Points, float64: bool
 
         return next(D.executor.map(of, D.shards[:1]))
 
-    return choose_layout(
-        kernel, size, np.float32, sample=sample.X, largest=largest, reads_nonzeros=True,
-        profits=profits, cutoff=CUT,
-    )  # fmt: skip
-
-
-class RowSizes(NamedTuple):
-    """The largest |x|^2 of rows in a layout, or |K| of precomputed kernels, and the most products
-    of one pair of rows. length: the largest |x| of rows as the file has them."""
-
-    norm: float
-    terms: int
-    length: float = 0.0
+    if float64:
+        layout = choose_layout(kernel, size, np.float64)
+    else:
+        layout = choose_layout(
+            kernel, size, np.float32, sample=sample.X, sizes=sizes, reads_nonzeros=True,
+            profits=profits, cutoff=CUT,
+        )  # fmt: skip
+    layout.sizes = sizes(layout)
+    return layout
 
 
 def row_sizes(D: Dataset, layout: Layout) -> RowSizes:
@@ -68,25 +59,10 @@ def row_sizes(D: Dataset, layout: Layout) -> RowSizes:
             rows = D.chunk_matrix(shard)
             values = np.abs(rows.data[D.summary.features[rows.indices] != 0])
             return RowSizes(float(values.max(initial=0.0)), D.d)
-        found = [sizes_of(chunk.X, layout, D.d) for chunk in D.chunks(shard)]
+        found = [layout.sizes_of(chunk.X) for chunk in D.chunks(shard)]
         return RowSizes(*map(max, zip(*found, strict=True)))
 
     return RowSizes(*map(max, zip(*D.map(of), strict=True)))
-
-
-def sizes_of(X: Matrix, layout: Layout, d: int) -> RowSizes:
-    """Return the sizes of some rows with d features."""
-    norm, length, terms, centre = 0.0, 0.0, d, layout.centre
-    for at in slices(X.shape[0], BLOCK_ROWS):
-        norms = squared_norms(X[at])
-        length = max(length, float(norms.max(initial=0.0)) ** 0.5)
-        if centre is not None:
-            norms = layout.squared_norms(X[at])
-        norm = max(norm, float(norms.max(initial=0.0)))
-    if not layout.is_dense and isinstance(X, CsrMatrix):
-        stored = np.diff(X.indptr).max(initial=0)
-        terms = int(stored) + (0 if centre is None else int(np.count_nonzero(centre)))
-    return RowSizes(norm, terms, length)
 
 
 def gram_of(D: Dataset, layout: Layout, points: Points, *, centred: bool) -> np.ndarray:

@@ -25,8 +25,10 @@ from randsvm.kernels.rounding import (
     FLOAT64,
     SPARE,
     WRITTEN,
+    SumError,
     addition_error,
     largest_offset,
+    sum_error,
 )
 from randsvm.svm.certificate import (
     DUAL_SHARE,
@@ -36,12 +38,11 @@ from randsvm.svm.certificate import (
     Sums,
     change_of_dual,
     largest_value,
-    sum_error_of,
 )
-from randsvm.svm.kernel_layout import RowSizes, row_sizes
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.running_values import (
     NOTHING_ADDED,
+    Added,
     Coefficients,
     RunningValues,
     ShardValues,
@@ -114,7 +115,6 @@ class Scan(RunningValues):
 
     samples = 0
     latest: tuple[KernelSolution, ScanResult, float] | None = None
-    _sizes_of: tuple[np.ndarray | None, RowSizes] | None = None
 
     def after(
         self, step: Step, collector: Collector, tolerance: float | None = None
@@ -269,26 +269,21 @@ class Scan(RunningValues):
         # nothing.
         return not kernel.linear and (not is_float64 or kernel.name == "rbf")
 
-    def _sizes(self, layout: Layout) -> RowSizes:
-        """Return the sizes of the rows in this layout, or in that of the sums."""
-        centre = self.kernel_layout.centre
-        if self._sizes_of is None or self._sizes_of[0] is not centre:
-            self._sizes_of = centre, row_sizes(self.D, self.kernel_layout)
-        sizes = self._sizes_of[1]
-        return sizes if layout.centre is centre else sizes._replace(norm=sizes.length**2)
+    def _error(self, layout: Layout, added: Added) -> SumError:
+        """Return the bound of the errors of sums in a layout."""
+        return sum_error(
+            layout,
+            layout.sizes,
+            added.centres,
+            passes=added.passes,
+            rescaling=self._rescaling,
+        )
 
     def _query(self, solution: KernelSolution) -> ResidualQuery:
         """Return the query for the residuals of the current coefficients."""
-        added, layout = self.added, self.kernel_layout
-        error = sum_error_of(layout, self._sizes(layout), added, self._rescaling)
-        return ResidualQuery(
-            self._task_of_primal,
-            self.b,
-            error,
-            added.total,
-            not solution.within_bounds,
-            self._rescaling,
-        )
+        added, error = self.added, self._error(self.kernel_layout, self.added)
+        task, primal_only = self._task_of_primal, not solution.within_bounds
+        return ResidualQuery(task, self.b, error, added.total, primal_only, self._rescaling)
 
     @property
     def _rescaling(self) -> float:
@@ -309,7 +304,7 @@ class Scan(RunningValues):
         """Return the query with u in float64; q: see Sharpened."""
         layout, beta = self.kernel_layout.in_float64, solution.beta
         X, added = self.rows(solution.rows).X, NOTHING_ADDED.after(beta)
-        error = sum_error_of(layout, self._sizes(layout), added, self._rescaling)
+        error = self._error(layout, added)
         self.samples += 1
         draw = Draw(self.seed, EVALUATION_DRAW + self.samples)
         expansion = Expansion(layout, X, np.column_stack([beta, np.abs(beta)]))
@@ -367,7 +362,7 @@ class Scan(RunningValues):
         points, beta = self.completed(solution).points, solution.beta
         assert points is not None
         layout, added = self.kernel_layout.in_float64, NOTHING_ADDED.after(beta)
-        error = sum_error_of(layout, self._sizes(layout), added).of_total(added.total)
+        error = self._error(layout, added).of(added.total, added.total)
         u, size, y = Expansion(layout, points.X, beta).values(points.X), np.abs(beta), points.y
         norm_error = added.total * error + addition_error(len(beta), float(size @ np.abs(u)))
         linear_size = float(size @ (np.abs(y) + self.task.epsilon))
@@ -379,7 +374,7 @@ class Scan(RunningValues):
     def _change_of_dual(self, solution: KernelSolution, y: np.ndarray, primal: float) -> float:
         """Return `change_of_dual` of a solution. y : (m,) labels; primal: P, at most."""
         task, beta = self.task, solution.beta
-        largest = largest_value(self.kernel_layout, self._sizes(self.kernel_layout).norm)
+        largest = largest_value(self.kernel_layout)
         most = float(np.abs(self.D.labels()).max(initial=0.0)) + task.epsilon
         total = abs(task.coefficient_sum) + task.absolute_sum
         offset = largest_offset(total, most, largest, primal)

@@ -20,11 +20,11 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
 from randsvm.events import check
-from randsvm.kernels.expansion import Expansion, centred_if_far, gram
+from randsvm.kernels.expansion import Expansion, centred_if_far, exact_layout, gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import FLOAT32_UNIT, Layout, choose_layout
+from randsvm.kernels.layouts import FLOAT32_UNIT, RowSizes, choose_layout
 from randsvm.parameters.svm import Problem
-from randsvm.svm.kernel_layout import RowSizes, kernel_centres, kernel_values, sizes_of
+from randsvm.svm.kernel_layout import kernel_centres, kernel_values
 from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr
 from randsvm.svm.running_values import Added, Coefficients, Report
 from randsvm.svm.scan import Scan
@@ -45,7 +45,7 @@ class KernelMatrix:
 
     place : (n,) int64, the position of each row in that order
     X : the rows in that order; a precomputed kernel has its float64 values instead, `exact`
-    exact_layout: the layout for sums in float64; sizes: of the rows
+    exact_layout: the layout for sums in float64
     """
 
     exact: np.ndarray | None = None
@@ -56,22 +56,23 @@ class KernelMatrix:
         is_svc, self.place = problem.prediction_type == "svc", np.empty(D.n, np.int64)
         order = np.argsort(points.y, kind="stable") if is_svc else np.arange(D.n)
         self.place[order] = np.arange(D.n)
-        self.X, size = points.X[order] if is_svc else points.X, (D.n, D.d, D.nnz)
-
-        def largest(layout: Layout) -> float:
-            return float(layout.squared_norms(self.X).max(initial=0.0))
-
-        self.exact_layout = choose_layout(
-            self.kernel, size, np.float64, largest=largest, reads_nonzeros=True
-        )
+        self.X = points.X[order] if is_svc else points.X
+        self.exact_layout = exact_layout(self.kernel, self.X)
         if self.kernel.name == "precomputed":
             self.exact = kernel_values(D, points)[np.ix_(order, order)]
-            self.sizes = RowSizes(float(np.abs(self.exact).max(initial=0.0)), D.d)
+            sizes = RowSizes(float(np.abs(self.exact).max(initial=0.0)), D.d)
             self.K = self.exact.astype(np.float32)
         else:
             dtype = np.float64 if float64 else np.float32
-            layout = choose_layout(self.kernel, size, dtype, sample=self.X, largest=largest)
-            self.sizes, self.K = sizes_of(self.X, self.exact_layout, D.d), gram(layout, self.X)
+            layout = choose_layout(
+                self.kernel,
+                (D.n, D.d, D.nnz),
+                dtype,
+                sample=self.X,
+                sizes=lambda layout: layout.sizes_of(self.X),
+            )
+            sizes, self.K = self.exact_layout.sizes_of(self.X), gram(layout, self.X)
+        self.exact_layout.sizes = sizes
 
     @property
     def nbytes(self) -> int:
@@ -156,7 +157,6 @@ class WholeScan(Scan):
             shard=Shard(0, 0, n),
         )  # fmt: skip
         self.kernel_layout = matrix.exact_layout
-        self._sizes_of = self.kernel_layout.centre, matrix.sizes
         self.max_violation = float(np.ptp(y))
 
     def ask(self, question: Callable[[Any], Report], stage: str | None = None) -> Report:
