@@ -135,36 +135,31 @@ def _needs_double(model: Model) -> bool:
 
 def _tables(model: Model, form: NormalForm) -> dict[str, Any]:
     """Return the tables by name: arrays of numbers, or sequences of texts."""
-    tables: dict[str, Any] = {"offsets": form.b, **_terms(form)}
-    if form.factor is not None:
-        tables |= {"shift": form.shift, "factor": form.factor}
-    if model.labels:
-        tables["labels"] = model.labels
+    tables = {
+        "offsets": form.b,
+        "shift": form.shift,
+        "factor": form.factor,
+        "groups": form.starts,
+        "columns": form.columns,
+        "coefficients": form.c,
+        "phases": form.offset if form.offset.ndim else None,
+        "labels": model.labels or None,
+        "label_values": np.array(model.int_labels) if model.int_labels else None,
+        "marks": model.density_marks,
+    }
+    if form.phi == "signs":
+        tables |= {"start": np.cumsum([0, *form.degree]), "signs": form.Z}
+    elif _is_sparse(form):
+        position = form.Z.indices.astype(np.min_scalar_type(-form.inputs))
+        tables |= {"start": form.Z.indptr, "position": position, "entries": form.Z.data}
+    elif form.phi != "entry":
+        tables["entries"] = form.Z.toarray()
     if model.columns is not None:
         names = model.columns.feature_names[: form.inputs]
         tables["feature_names"] = names + [""] * (form.inputs - len(names))
-    if model.int_labels:
-        tables["label_values"] = np.array(model.int_labels)
-    if model.density_marks is not None:
-        tables["marks"] = model.density_marks
-    elif model.sigmoid is not None:
+    if model.sigmoid is not None:
         tables |= {"sigmoid_a": model.sigmoid[0], "sigmoid_b": model.sigmoid[1]}
-    return tables
-
-
-def _terms(form: NormalForm) -> dict[str, np.ndarray]:
-    """Return the tables of the terms c_j phi_j(v)."""
-    tables = {"groups": form.starts, "columns": form.columns, "coefficients": form.c}
-    if form.phi == "entry":
-        return tables
-    if form.offset.ndim:
-        tables["phases"] = form.offset
-    if form.phi == "signs":
-        return tables | {"start": np.cumsum([0, *form.degree]), "signs": form.Z}
-    if not _is_sparse(form):
-        return tables | {"entries": form.Z.toarray()}
-    position = form.Z.indices.astype(np.min_scalar_type(-form.inputs))
-    return tables | {"start": form.Z.indptr, "position": position, "entries": form.Z.data}
+    return {name: values for name, values in tables.items() if values is not None}
 
 
 def _table(name: str, values: np.ndarray) -> str:

@@ -143,19 +143,14 @@ Predictor: TypeAlias = tuple[str, Callable[[CsrMatrix], tuple[np.ndarray, np.nda
 
 
 def _rows_of_files(model: Model, inputs: int, row_files: RowFiles) -> Iterator[CsrMatrix]:
-    """Yield the rows of files with a column for each input."""
+    """Yield the rows of files with a column for each input, without features beyond these."""
     features = np.arange(inputs, dtype=np.int32) + model.index_base
-    cut_values = done = 0
+    done = 0
     for block in row_files.blocks():
         for at in slices(len(block), _rows_at_once(inputs)):
-            X, used = rows_over(features, *csr_rows(block, at))
-            cut_values += int((~used).sum())
-            yield X
+            yield rows_over(features, *csr_rows(block, at))[0]
         done += len(block)
         emit(Progress("comparing", done, None, "row"))
-    if cut_values:
-        emit(Notice(f"left out {cut_values} values of features beyond the model's"))
-    row_files.report_other_texts()
 
 
 def _rows_at_once(inputs: int) -> int:
@@ -256,10 +251,8 @@ def _c_predictor(content: bytes, model: Model, folder: Path) -> Predictor | None
 def find_compiler() -> list[str] | None:
     """Return the command of a C compiler: that of CC, or the first of cc, gcc and clang."""
     named = shlex.split(os.environ.get("CC", ""))
-    for command in [named] if named else [["cc"], ["gcc"], ["clang"]]:
-        if shutil.which(command[0]) is not None:
-            return command
-    return None
+    commands = [named] if named else [["cc"], ["gcc"], ["clang"]]
+    return next((command for command in commands if shutil.which(command[0])), None)
 
 
 def compiled(compiler: Sequence[str], source: bytes, folder: Path) -> Path:
@@ -293,8 +286,8 @@ def run_program(
     ran = subprocess.run([program], input=rows.getvalue(), capture_output=True, check=False)
     out = np.array(ran.stdout.split(), np.float64)
     # f, the class index, and the probabilities.
-    parts = [len(model.b), int(not model.is_regression)]
-    parts.append(len(model.labels) if model.has_class_probabilities else 0)
+    probabilities = len(model.labels) * model.has_class_probabilities
+    parts = [len(model.b), int(not model.is_regression), probabilities]
     if ran.returncode or out.size != m * sum(parts):
         raise ExportError(f"the export is not written: the code fails: {_problem(ran)}")
     f, predicted, p = np.split(out.reshape(m, -1), np.cumsum(parts)[:2], axis=1)

@@ -256,13 +256,9 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
         _check_width(model, X)
         X = with_row_numbers(to_matrix(X)) if model.has_row_numbers else X
         chunks = chunks_of(X, model.zero_based, ROWS_AT_ONCE)
-    no_rows = RawChunk(np.empty(0), np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))
-    parts = list(chunks) or [no_rows]
-    with one_blas_thread():
-        if len(parts) == 1:
-            return decide(parts[0])
-        with ThreadPool(jobs) as pool:
-            return np.concatenate(list(pool.map_in_order(decide, parts)))
+    with one_blas_thread(), ThreadPool(jobs) as pool:
+        no_rows = np.empty((0, len(model.b)))
+        return np.concatenate([no_rows, *pool.map_in_order(decide, chunks)])
 
 
 def _names_of(X: Any) -> list[str]:
