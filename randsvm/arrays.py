@@ -111,11 +111,8 @@ class CsrMatrix:
         return CsrMatrix(data, self.indices, self.indptr, self.shape)
 
     def astype(self, dtype: Any, copy: bool = True) -> CsrMatrix:
-        """Return the rows with values of this dtype: copies, or views if `copy` is False."""
-        if not copy:
-            return self.with_data(self.data.astype(dtype, copy=False))
-        arrays = self.data.astype(dtype), self.indices.copy(), self.indptr.copy()
-        return CsrMatrix(*arrays, self.shape)
+        """Return the rows with values of this dtype: copies, or the same if `copy` is False."""
+        return self.with_data(self.data.astype(dtype, copy=copy))
 
     def minus(self, centre: np.ndarray, dtype: type) -> CsrMatrix:
         """Return the rows minus the centre, as values of `dtype`; zeros are not stored.

@@ -208,17 +208,22 @@ def completed_results(
         future.add_done_callback(arrived.put)
     is_over, count = False, 0
     try:
-        while count < len(tasks) and not is_over:
+        while count < len(tasks):
             is_over = time.perf_counter() >= until
             if is_over:
                 cancelled.set()
-            for one in _waiting_items(arrived, 0.0 if is_over else HEARTBEAT):
-                if not isinstance(one, Future):
-                    receive(one)
-                    continue
+            try:
+                one = arrived.get(timeout=0.0 if is_over else HEARTBEAT)
+            except Empty:
+                if is_over:
+                    break
+                one = None
+            if isinstance(one, Future):
                 count += 1
                 if not isinstance(one.exception(), Cancelled):
                     yield one.result()
+            elif one is not None:
+                receive(one)
             if not is_over:
                 emit(Progress(stage, count, len(tasks), unit))
     finally:
@@ -226,13 +231,3 @@ def completed_results(
         pool.stop()
         if not is_over:
             wait([future for future in futures if not future.cancelled()], PATIENCE)
-
-
-def _waiting_items(queue: SimpleQueue[Item], timeout: float) -> list[Item]:
-    """Return all items of a queue; if it is empty, wait up to `timeout` seconds for one."""
-    items: list[Item] = []
-    with contextlib.suppress(Empty):
-        items.append(queue.get(timeout=timeout))
-        while True:
-            items.append(queue.get_nowait())
-    return items

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse
 
 from randsvm import files
+from randsvm.arrays import rows_over
 from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.models.fitted import FittedModel, decision_values, load
 from randsvm.models.model_text import check_is_not_model
@@ -418,13 +419,10 @@ def _of_arrays(X: Any, y: Any, fitted: FittedModel) -> tuple[Any, np.ndarray, np
 def _of_files(paths: Sequence[str], model: Any, fitted: FittedModel) -> tuple[Any, ...]:
     """Return the rows of files, their class indices or targets, and their weights."""
     found, parts = fitted.model, []
+    features = np.arange(found.width) + found.index_base
     for block in RowFiles(found, str(model), paths).blocks(jobs=fitted.jobs):
-        at = block.indices - found.index_base
-        used = (at >= 0) & (at < found.width)
-        rows = np.repeat(np.arange(len(block)), np.diff(block.indptr))
-        entries = block.values[used], (rows[used], at[used])
-        X = scipy.sparse.csr_matrix(entries, (len(block), found.width), dtype=float)
-        parts.append((X, block.y, block.weights))
+        rows, _ = rows_over(features, block.indptr, block.indices, block.values)
+        parts.append((rows.to_scipy(), block.y, block.weights))
     if not parts:
         raise ContentError("the data have no rows")
     X, *columns = zip(*parts, strict=True)

@@ -92,9 +92,7 @@ def test_a_slice_shares_memory_and_chosen_rows_do_not():
     X = CsrMatrix.from_scipy(scipy_rows(20, 10, 0.5, np.float32))
     assert np.shares_memory(X[3:7].data, X.data)
     assert not np.shares_memory(X[np.arange(3, 7)].data, X.data)
-    copy = X.astype(np.float32)
-    pairs = (copy.data, X.data), (copy.indices, X.indices), (copy.indptr, X.indptr)
-    assert not any(np.shares_memory(*pair) for pair in pairs)
+    assert not np.shares_memory(X.astype(np.float32).data, X.data)
 
 
 @pytest.mark.parametrize("first", [0, 1, 3, 4, 37])

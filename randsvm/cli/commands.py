@@ -237,20 +237,16 @@ class Commands(click.Group):
         write_examples(formatter, self.examples)
         name = ctx.info_name or ""
         if ctx.meta.get(HELP_ALL):
-            self.write_surroundings(formatter, name)
-            return
-        formatter.write(f"\nAll options: {name} {self.metavar} --help-all\n")
-        formatter.write(f"Exit codes, environment, completion: {name} --help-all\n")
-
-    def write_surroundings(self, formatter: click.HelpFormatter, name: str) -> None:
-        """Write exit codes, environment variables and shell completion."""
-        with formatter.section("Exit codes"):
-            formatter.write_dl([(str(code), text) for code, text in self.exit_codes.items()])
-        with formatter.section("Environment"):
-            formatter.write_dl(list(ENVIRONMENT.items()))
-        variable = f"_{name}_COMPLETE".replace("-", "_").upper()
-        with formatter.section("Completion in bash (zsh and fish alike), for ~/.bashrc"):
-            formatter.write(f'  eval "$({variable}=bash_source {name})"\n')
+            with formatter.section("Exit codes"):
+                formatter.write_dl([(str(code), text) for code, text in self.exit_codes.items()])
+            with formatter.section("Environment"):
+                formatter.write_dl(list(ENVIRONMENT.items()))
+            variable = f"_{name}_COMPLETE".replace("-", "_").upper()
+            with formatter.section("Completion in bash (zsh and fish alike), for ~/.bashrc"):
+                formatter.write(f'  eval "$({variable}=bash_source {name})"\n')
+        else:
+            formatter.write(f"\nAll options: {name} {self.metavar} --help-all\n")
+            formatter.write(f"Exit codes, environment, completion: {name} --help-all\n")
 
 
 def _commands_with(ctx: click.Context, flag: str) -> list[str]:

@@ -21,14 +21,9 @@ from randsvm.events import (
     Started,
     Trained,
     Tried,
-    Unwritten,
     Updated,
 )
-
-
-def no_lines(event: object) -> list[str]:
-    return []
-
+from randsvm.parameters.values import format_size
 
 # ---- training ----------------------------------------------------------------------------------
 
@@ -41,16 +36,7 @@ def started(event: Started) -> Iterable[str]:
     if event.C is not None:
         yield f"C = {event.C:g}, lambda = {event.lambda_:g}"
     if event.place != "memory":
-        yield f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}"
-
-
-def _size(count: float) -> str:
-    """Return a number of bytes with a unit."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
+        yield f"each pass reads {format_size(event.pass_bytes or 0)} from {event.place}"
 
 
 def iteration(event: Iteration) -> Iterable[str]:
@@ -320,7 +306,6 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 # Kind of events -> its lines on standard error.
 LINES: dict[type, Callable[[Any], Iterable[str]]] = {
-    Unwritten: no_lines,
     Notice: lambda event: [f"note: {event.text}"],
     Started: started,
     Iteration: iteration,

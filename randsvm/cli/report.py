@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from randsvm import __version__
-from randsvm.cli.lines import LINES, RESULTS, missed_gap, no_lines
+from randsvm.cli.lines import LINES, RESULTS, missed_gap
 from randsvm.cli.log import (
     COMMAND_ENDS,
     PREDICTION_ENDS,
@@ -194,18 +194,19 @@ class Report:
             if self.page is not None:
                 self.page.append(record)
         self.bar.update(event)
-        lines = [*self._headings(event)]
-        # A bar shows the loss of epochs.
-        if not (self.bar.is_drawn and isinstance(event, Epoch)):
-            lines += LINES[type(event)](event)
-        for line in [] if self.quiet else lines:
-            self._say(line)
+        kind = type(event)
+        if not self.quiet:
+            # A bar shows the loss of epochs.
+            has_lines = kind in LINES and not (self.bar.is_drawn and kind is Epoch)
+            for line in [*self._headings(event), *(LINES[kind](event) if has_lines else ())]:
+                self._say(line)
         self._show_problems(event)
-        for line in [] if self.in_json else RESULTS.get(type(event), no_lines)(event):
-            self._print(line, event)
+        if kind in RESULTS and not self.in_json:
+            for line in RESULTS[kind](event):
+                self._print(line, event)
         # The first problem of an output is that of the exit code.
         if not isinstance(event, Unwritten) or Unwritten not in self.last:
-            self.last[type(event)] = event
+            self.last[kind] = event
 
     def _record(self, event: Any) -> dict[str, Any]:
         fields = event._asdict()

@@ -22,8 +22,8 @@ AUTO = "auto"
 
 
 def format_size(count: float) -> str:
-    """Return a size in bytes as a word in megabytes, rounded if above one megabyte."""
-    return f"{count / MEGABYTE:.0f}M" if count >= MEGABYTE else f"{count / MEGABYTE:g}M"
+    """Return a size in bytes as a word in megabytes, of three digits or whole."""
+    return f"{count / MEGABYTE:{'.3g' if count < 1000 * MEGABYTE else '.0f'}}M"
 
 
 def format_number(x: float) -> str:
