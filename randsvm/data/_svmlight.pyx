@@ -7,8 +7,13 @@ svmlight.py writes the error message. The loops run without the GIL.
 
 from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
+from libcpp.unordered_map cimport unordered_map
+from libcpp.utility cimport pair
+from libcpp.vector cimport vector
+
+from cython.operator cimport dereference
 
 import numpy as np
 
@@ -88,19 +93,17 @@ cdef enum:
     LETTER_E = 101
 
 
+cdef extern from "<string_view>" namespace "std" nogil:
+    cdef cppclass string_view:
+        string_view()
+        string_view(const char *start, size_t length)
+
+
 cdef struct Spelling:
     Text start
     Py_ssize_t length
     int64_t line
     int64_t column
-    uint64_t key
-
-
-cdef struct Spellings:
-    Spelling *items
-    int32_t *slots      # open addressing; position in items plus 1, 0 for a free slot
-    int64_t count
-    int64_t room        # slots, a power of two; items has half as many
 
 
 cdef struct Number:
@@ -230,55 +233,6 @@ cdef double float64_of_many_digits(Number number, Text start) noexcept nogil:
         if low == high:
             return low
     return correctly_rounded(start)
-
-
-# ---- distinct labels --------------------------------------------------------------------------
-
-cdef inline uint64_t key_of(Text p, Py_ssize_t length) noexcept nogil:
-    """Return the hash key of a token. Tokens of one length up to 8 have distinct keys."""
-    cdef uint64_t key
-    cdef Py_ssize_t i
-    if length == 0:  # no shift by all 64 bits
-        return 0
-    if length <= 8:
-        return load(p) & (0xFFFFFFFFFFFFFFFFULL >> (64 - 8 * length))
-    key = 0xCBF29CE484222325ULL
-    for i in range(length):
-        key = (key ^ p[i]) * 0x100000001B3ULL
-    return key
-
-
-cdef inline int64_t slot_of(Spellings *table, Text p, Py_ssize_t length,
-                            uint64_t key) noexcept nogil:
-    """Return the slot of a token, or the free slot to put it in."""
-    cdef int64_t slot = ((key * 0x9E3779B97F4A7C15ULL) >> 32) & (table.room - 1)
-    cdef Spelling *item
-    while table.slots[slot] != 0:
-        item = &table.items[table.slots[slot] - 1]
-        if item.key == key and item.length == length and (
-                length <= 8 or memcmp(item.start, p, length) == 0):
-            break
-        slot = (slot + 1) & (table.room - 1)
-    return slot
-
-
-cdef bint grow(Spellings *table) noexcept nogil:
-    """Double the number of slots; return False if there is no memory."""
-    cdef int64_t room = table.room * 2 if table.room else 64
-    cdef int64_t i
-    cdef Spelling *items = <Spelling *> realloc(table.items, room // 2 * sizeof(Spelling))
-    if items == NULL:
-        return False
-    table.items = items
-    free(table.slots)
-    table.slots = <int32_t *> calloc(room, sizeof(int32_t))
-    if table.slots == NULL:
-        return False
-    table.room = room
-    for i in range(table.count):
-        table.slots[slot_of(table, items[i].start, items[i].length, items[i].key)] = <int32_t> i + 1
-    return True
-
 
 
 ctypedef fused real:
@@ -515,19 +469,18 @@ cdef class Rows:
     cdef double *values
     cdef uint64_t *marks  # a bit for each index
     cdef int64_t largest  # of the marked ones
-    cdef Spellings table
+    cdef unordered_map[string_view, int32_t] code_of  # of each distinct label
+    cdef vector[Spelling] found
     cdef Fault fault
 
     def __cinit__(self):
         self.marks = <uint64_t *> calloc(MARKS // 64, sizeof(uint64_t))
-        if self.marks == NULL or not grow(&self.table):
+        if self.marks == NULL:
             raise MemoryError
 
     def __dealloc__(self):
         free(self.marks)
         free(self.row_weights)
-        free(self.table.items)
-        free(self.table.slots)
 
     def parse(self, const uint8_t[::1] text, bint numbers, bint zero_based, bint unlabelled, bint numbered,
               int32_t[::1] codes, double[::1] y, int64_t[::1] indptr,
@@ -757,29 +710,20 @@ cdef class Rows:
 
     cdef inline bint read_class(self, Text p, Py_ssize_t length, int32_t *code) noexcept nogil:
         """Find the label among the spellings or add it; return False for a bad label."""
-        cdef uint64_t key = key_of(p, length)
-        cdef int64_t slot = slot_of(&self.table, p, length, key)
-        cdef Spelling *item
-        if likely(self.table.slots[slot] != 0, True):
-            code[0] = self.table.slots[slot] - 1
+        cdef string_view token = string_view(<const char *> p, length)
+        cdef unordered_map[string_view, int32_t].iterator known = self.code_of.find(token)
+        if likely(known != self.code_of.end(), True):
+            code[0] = dereference(known).second
             return True
         if not is_label(p, length, self.unlabelled):
             self.bad(IS_LABEL, p, 0)
             return False
-        if 2 * (self.table.count + 1) > self.table.room:
-            if not grow(&self.table):
-                self.fault.expected = IS_MEMORY
-                return False
-            slot = slot_of(&self.table, p, length, key)
-        item = &self.table.items[self.table.count]
-        item.start = p
-        item.length = length
-        item.line = self.lines + 1
-        item.column = p - self.line_start + 1
-        item.key = key
-        code[0] = <int32_t> self.table.count
-        self.table.count += 1
-        self.table.slots[slot] = <int32_t> self.table.count
+        code[0] = <int32_t> self.found.size()
+        # An exception of the containers leaves this mark.
+        self.fault.expected = IS_MEMORY
+        self.found.push_back(Spelling(p, length, self.lines + 1, p - self.line_start + 1))
+        self.code_of.insert(pair[string_view, int32_t](token, code[0]))
+        self.fault.expected = 0
         return True
 
     cdef inline void mark(self, int64_t before, int64_t start) noexcept nogil:
@@ -818,13 +762,7 @@ cdef class Rows:
 
     def spellings(self):
         """Return (token, line, column) of each distinct label in order of first appearance."""
-        cdef int64_t i
-        cdef Spelling item
-        found = []
-        for i in range(self.table.count):
-            item = self.table.items[i]
-            found.append((item.start[:item.length], item.line, item.column))
-        return found
+        return [(item.start[:item.length], item.line, item.column) for item in self.found]
 
     def bad_token(self):
         """Return (expected, token, line, column, preceding index) of the bad token, or None."""
