@@ -97,8 +97,8 @@ def imported_modules(path):
     return {name if name in FILES else name.rpartition(".")[0] for name in names} & FILES.keys()
 
 
-# The one statement of boxes and losses, also for packages that are independent of svm.
-SHARED_MODULES = {"svm.tasks"}
+# The one statement of boxes, losses and gaps, also for packages that are independent of svm.
+SHARED_MODULES = {"svm.tasks", "svm.solution"}
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -44,6 +44,7 @@ from randsvm.parameters.kernel import is_semidefinite
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import CertifyParams, Resources
 from randsvm.parameters.svm import side_weights
+from randsvm.svm.solution import Certificate, one_class_floor
 from randsvm.svm.tasks import Task
 
 # Support vectors are found among the rows by this number of random projections.
@@ -52,10 +53,15 @@ PROJECTIONS = 4
 VALUE_ROUNDING = 2e-7
 # Coefficients that rounding moves by this share of their sum still count as feasible.
 COEFFICIENT_ROUNDING = 1e-6
-# The gap of one-class is relative to at least this share of 1/2 nu^2 n K(x, x), the optimum for
-# orthogonal rows of weight 1: on other rows it may be 0. docs/certificate.md has the definition,
-# which the training applies by code of its own.
-ONE_CLASS_ZERO_SHARE = 0.01
+# The options of the problem that neither the model nor the rows have, by task and whether it is a
+# nu task.
+PROBLEM_OPTIONS = {
+    ("svc", False): ("C", "weights", "row_weights"),
+    ("svc", True): ("nu", "row_weights"),
+    ("svr", False): ("C", "epsilon", "row_weights"),
+    ("svr", True): ("C", "nu", "row_weights"),
+    ("one-class", False): ("nu", "row_weights"),
+}
 
 
 def certify(
@@ -141,7 +147,7 @@ class SupportVectorRows(NamedTuple):
     The search is not that of data/matching.py, so that no fault of the training hides itself.
 
     groups : (k,) int64, number of the group of equal support vectors that the row may equal
-    y : (k,) float64, class index or target of each row
+    y : (k,) float64, class index or target of each row; in one machine 1 or -1 for the class
     weights : (k,) float64, weight of each row
     distances : (k,) float64, distance of the projections
     X : (k, d) CSR, kernel values of the rows; only of a precomputed kernel
@@ -152,6 +158,10 @@ class SupportVectorRows(NamedTuple):
     weights: np.ndarray
     distances: np.ndarray
     X: CsrMatrix | None = None
+
+    def sums(self, values: np.ndarray, count: int) -> np.ndarray:
+        """Return the sum over the rows of each group. values : (k,); count : number of groups."""
+        return np.bincount(self.groups, values, count)
 
 
 def nearest(parts: Sequence[SupportVectorRows], count: int) -> SupportVectorRows:
@@ -171,6 +181,8 @@ def nearest(parts: Sequence[SupportVectorRows], count: int) -> SupportVectorRows
 class SupportVectorIndex:
     """Finds the rows of a file that are support vectors of a model.
 
+    Equal rows have equal points: their projections, or the number of a row of kernel values.
+
     groups : (m,) int64, number of the group of equal support vectors
     count : number of groups
     """
@@ -179,13 +191,12 @@ class SupportVectorIndex:
         # scipy.spatial takes 50 ms to import, and only this class needs it.
         from scipy.spatial import cKDTree
 
-        self.model = model
+        self.directions = np.random.default_rng(0).normal(size=(len(model.features), PROJECTIONS))
+        points = model.Z @ self.directions
         if model.has_row_numbers:
             # The features of this model are row numbers, and each row of Z has one of them.
-            self.groups, self.count = model.Z.indices.astype(np.int64), len(model.features)
-            return
-        self.directions = np.random.default_rng(0).normal(size=(len(model.features), PROJECTIONS))
-        centres, groups = np.unique(model.Z @ self.directions, axis=0, return_inverse=True)
+            points = model.features[model.Z.indices][:, None]
+        centres, groups = np.unique(points, axis=0, return_inverse=True)
         self.groups, self.count = groups.ravel().astype(np.int64), len(centres)
         # A tree without points finds the number 0 at the distance inf.
         self.tree = cKDTree(centres)
@@ -194,17 +205,19 @@ class SupportVectorIndex:
         self, rows: ModelRows, numbers: np.ndarray | None, y: np.ndarray, weights: np.ndarray
     ) -> SupportVectorRows:
         """Return the rows that equal a support vector. numbers : of rows of kernel values."""
-        if numbers is not None:
-            found = np.flatnonzero(np.isin(numbers, self.model.features))
-            groups = np.searchsorted(self.model.features, numbers[found])
-            values = to_csr(rows.X)[found]
-            return SupportVectorRows(groups, y[found], weights[found], np.zeros(len(found)), values)
-        distances, groups = self.tree.query(rows.X @ self.directions, p=inf)
-        tolerances = VALUE_ROUNDING * (absolute(rows.X) @ np.abs(self.directions)).max(axis=1)
-        # A value of a feature that no support vector has makes the row another one.
-        found = np.flatnonzero((distances <= tolerances) & (rows.extra == 0))
-        groups = groups[found].astype(np.int64)
-        return SupportVectorRows(groups, y[found], weights[found], distances[found])
+        if numbers is None:
+            points = rows.X @ self.directions
+            tolerances = VALUE_ROUNDING * (absolute(rows.X) @ np.abs(self.directions)).max(axis=1)
+            # A value of a feature that no support vector has makes the row another one.
+            tolerances[rows.extra != 0] = -1.0
+        else:
+            points, tolerances = numbers[:, None], np.zeros(len(y))
+        distances, groups = self.tree.query(points, p=inf)
+        found = np.flatnonzero(distances <= tolerances)
+        X = None if numbers is None else to_csr(rows.X)[found]
+        return SupportVectorRows(
+            groups[found].astype(np.int64), y[found], weights[found], distances[found], X
+        )
 
 
 # --- sums over the rows --------------------------------------------------------------------
@@ -274,46 +287,29 @@ def feasible_sums(
     return beta - room * (excess / capacity)
 
 
-class GroupRows(NamedTuple):
-    """The rows of one machine that are support vectors, in groups of equal rows.
+def largest_linear(task: Task, rows: SupportVectorRows, s: np.ndarray) -> tuple[float, float]:
+    """Return the largest sum y beta - epsilon sum |beta| of coefficients with the sums s of groups,
+    and a bound of its rounding.
 
-    groups : (k,) int64, the group of each row, below `size`
-    y : (k,) float64, 1 or -1, or the target. weights : (k,) float64
+    Each row has a piece below 0, of slope y + epsilon, and one above 0, of slope y - epsilon. From
+    the lower bounds on, the steepest pieces of a group are filled first.
+
+    rows : of one machine; s : (count,), within the bounds of the groups.
     """
-
-    groups: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
-    size: int
-
-    def sums(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum over the rows of each group. values : (k,)."""
-        return np.bincount(self.groups, values, self.size)
-
-    def linear(self, task: Task, s: np.ndarray) -> tuple[float, float]:
-        """Return the largest sum y beta - epsilon sum |beta| of coefficients with these sums of
-        groups, and a bound of its rounding.
-
-        Each row has a piece below 0, of slope y + epsilon, and one above 0, of slope y - epsilon.
-        From the lower bounds on, the steepest pieces of a group are filled first.
-
-        s : (size,), within the bounds of the groups.
-        """
-        lower, upper = task.box(self.y, self.weights)
-        slopes = np.concatenate([self.y + task.epsilon, self.y - task.epsilon])
-        lengths, groups = np.concatenate([-lower, upper]), np.tile(self.groups, 2)
-        order = np.lexsort([-slopes, groups])
-        slopes, lengths, groups = slopes[order], lengths[order], groups[order]
-        ends = np.cumsum(lengths)
-        before = ends - lengths
-        first = np.searchsorted(groups, groups, "left")
-        room = s[groups] - self.sums(lower)[groups] - (before - before[first])
-        filled = np.clip(room, 0.0, lengths)
-        gains = slopes * np.where(order < len(lower), filled - lengths, filled)
-        # What rounding moves counts with the steepest slope.
-        steepest = float(np.abs(slopes).max(initial=0.0))
-        moved = 8 * FLOAT64 * float(lengths.sum()) * steepest
-        return fsum(gains), addition_error(len(gains) + WRITTEN, float(np.abs(gains).sum())) + moved
+    lower, upper = task.box(rows.y, rows.weights)
+    slopes = np.concatenate([rows.y + task.epsilon, rows.y - task.epsilon])
+    lengths, groups = np.concatenate([-lower, upper]), np.tile(rows.groups, 2)
+    order = np.lexsort([-slopes, groups])
+    slopes, lengths, groups = slopes[order], lengths[order], groups[order]
+    ends = np.cumsum(lengths)
+    before = ends - lengths
+    first = np.searchsorted(groups, groups, "left")
+    room = s[groups] - rows.sums(lower, len(s))[groups] - (before - before[first])
+    filled = np.clip(room, 0.0, lengths)
+    gains = slopes * np.where(order < len(lower), filled - lengths, filled)
+    # What rounding moves counts with the steepest slope.
+    moved = 8 * FLOAT64 * float(lengths.sum()) * float(np.abs(slopes).max(initial=0.0))
+    return fsum(gains), addition_error(len(gains) + WRITTEN, float(np.abs(gains).sum())) + moved
 
 
 class Feasible(NamedTuple):
@@ -334,18 +330,21 @@ class Feasible(NamedTuple):
     sum_error: float
 
 
-def feasible_near(task: Task, rows: GroupRows, groups: np.ndarray, beta: np.ndarray) -> Feasible:
+def feasible_near(
+    task: Task, rows: SupportVectorRows, groups: np.ndarray, beta: np.ndarray, count: int
+) -> Feasible:
     """Return feasible coefficients near those of a machine.
 
-    groups : (m,) int64, the group of each support vector; beta : (m,) float64.
+    rows : of the machine; groups : (m,) int64, the group of each support vector; beta : (m,)
+    float64; count : number of groups.
     """
-    found, linear, error, missing, changed, beyond = np.zeros(rows.size), 0.0, 0.0, 0.0, 0.0, 0.0
-    parts, half = [], inf
+    found, linear, error, missing, changed, beyond = np.zeros(count), 0.0, 0.0, 0.0, 0.0, 0.0
+    parts, half, excess = [], inf, fsum(beta) - task.coefficient_sum
     # The nu tasks have a sum above 0 and one below 0.
     for part in task.groups:
         own = np.where(beta * part.coefficient_sum > 0, beta, 0.0) if task.absolute_sum else beta
-        wanted = np.bincount(groups, own, rows.size)
-        lower, upper = map(rows.sums, part.box(rows.y, rows.weights))
+        wanted = np.bincount(groups, own, count)
+        lower, upper = (rows.sums(bound, count) for bound in part.box(rows.y, rows.weights))
         beyond = max(beyond, float(np.maximum(wanted - upper, lower - wanted).max(initial=0.0)))
         parts.append((part, wanted, lower, upper))
         half = min(half, float(np.abs(np.clip(wanted, lower, upper)).sum()))
@@ -355,14 +354,14 @@ def feasible_near(task: Task, rows: GroupRows, groups: np.ndarray, beta: np.ndar
             total = copysign(min(half, abs(total)), total)
         s = feasible_sums(wanted, lower, upper, total)
         if s is None:
-            return Feasible(None, 0.0, 0.0, 0.0, inf, beyond, fsum(beta) - task.coefficient_sum)
-        gain, doubt = rows.linear(part, s)
+            return Feasible(None, 0.0, 0.0, 0.0, inf, beyond, excess)
+        gain, doubt = largest_linear(part, rows, s)
         found, linear, error = found + s, linear + gain, error + doubt
         missing += abs(fsum(s) - total) + 2 * WRITTEN * FLOAT64 * float(np.abs(s).sum())
         changed += float(np.abs(s - wanted).sum())
     size = float(np.abs(beta).sum())
     share = changed / size if size else (changed and inf)
-    return Feasible(found, linear, error, missing, share, beyond, fsum(beta) - task.coefficient_sum)
+    return Feasible(found, linear, error, missing, share, beyond, excess)
 
 
 # --- P and D -------------------------------------------------------------------------------
@@ -414,17 +413,6 @@ class Judge:
         # The width of the tube of nu-SVR follows from the residuals of all rows.
         self.finds_tube = model.nu and model.is_regression
 
-    @property
-    def problem(self) -> str:
-        """The options of the problem that neither the model nor the rows have, as text."""
-        model = self.model
-        names = {"row_weights", "nu"} if model.nu or model.is_one_class else {"row_weights", "C"}
-        if model.is_regression:
-            names |= {"C"} if model.nu else {"epsilon"}
-        elif not model.nu:
-            names |= {"weights"}
-        return shlex.join(command_line(self.params, names=names))
-
     def _rows_of(
         self, machine: Machine, y: np.ndarray, weights: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -445,21 +433,20 @@ class Judge:
         f, sizes = model.decision_and_sizes(rows.X, rows.extra)
         assert block.weights is not None, "RowFiles gives all rows weights"
         y, weights = block.y[part], block.weights[part]
-        b, width = float(np.abs(model.b).max()), self.params.epsilon + 1.0
+        b, width, target = float(np.abs(model.b).max()), self.params.epsilon + 1.0, 0.0
         errors = self._errors(self.totals, rows.X, rows.extra, sizes)
-        targets = y if model.is_regression else np.zeros(len(y))
-        errors = offset_error(errors, targets[:, None], f - model.b, b, width)
         losses = np.zeros((2, 2, f.shape[1]))
         for k, machine in enumerate(self.machines):
             own, costs = self._rows_of(machine, y, weights)
-            losses[..., k] = self._losses(own, costs, f[:, k], errors[:, k])
+            error = offset_error(errors[:, k], own, f[:, k] - model.b[k], b, width)
+            losses[..., k] = self._losses(own, costs, f[:, k], error)
+            target = max(target, float(np.abs(own).max(initial=0.0)))
         residuals = np.empty((3, 0))
         if self.finds_tube:
-            residuals = np.array([y - f[:, 0], weights, errors[:, 0]])
+            residuals = np.array([y - f[:, 0], weights, error])
         counts = np.array([weights.sum()])
         if model.prediction_type == "svc":
             counts = np.bincount(y.astype(np.int64), weights, len(model.labels))
-        target = 1.0 if model.prediction_type == "svc" else float(np.abs(targets).max(initial=0.0))
         if model.has_row_numbers:
             # As in the training, objectives of one-class do not count as 0 then.
             diagonal, most = 0.0, float(np.abs(text[2][text[1] != 0]).max(initial=0.0))
@@ -533,8 +520,10 @@ class Judge:
         for k, machine in enumerate(self.machines):
             y, weights = self._rows_of(machine, matches.y, matches.weights)
             mine = weights > 0
-            rows = GroupRows(matches.groups[mine], y[mine], weights[mine], count)
-            near.append(feasible_near(tasks[k], rows, groups, beta[:, k]))
+            rows = SupportVectorRows(
+                matches.groups[mine], y[mine], weights[mine], matches.distances[mine]
+            )
+            near.append(feasible_near(tasks[k], rows, groups, beta[:, k], count))
             if near[k].groups is not None:
                 moved[first, k] = near[k].groups
         norms = np.hsplit(self._norms(np.hstack([beta, moved]), matches, pool), 2)
@@ -545,7 +534,7 @@ class Judge:
             if near[k].groups is not None and self.certified:
                 dual = near[k].linear - other[k][0] / 2
                 dual_error = self._dual_error(tasks[k], found, near[k], primal + error, *other[k])
-            gap = self._gap(primal, error, dual, dual_error, found)
+            gap = self._gap(found, primal, dual, error, dual_error)
             yield MachineObjectives(
                 machine.name, primal, dual, gap, *near[k][4:], error, dual_error
             )
@@ -554,20 +543,20 @@ class Judge:
         self, task: Task, found: RowSums, k: int, rho: float, norm: float, norm_error: float
     ) -> tuple[float, float]:
         """Return P of machine k and a bound of its rounding. norm: |w|^2, with its error."""
+        tube = -rho
         if self.finds_tube:
-            loss, rise = self._tube_losses(task, found)
+            tube, loss, rise = self._tube_losses(task, found)
         else:
             loss, rise = (rho * (found.losses[..., k] @ task.bounds)).tolist()
-        terms = [loss, task.coefficient_sum * float(self.model.b[k]) * rho, norm / 2]
-        if task.one_sided:
-            terms.append(-task.absolute_sum * rho)
+        offset = task.coefficient_sum * float(self.model.b[k]) * rho
+        terms = [loss, offset, norm / 2, task.absolute_sum * tube]
         error = rise + addition_error(found.rows, loss + rise) + norm_error / 2
         return sum(terms), error + addition_error(4, sum(map(abs, terms)))
 
-    def _tube_losses(self, task: Task, found: RowSums) -> tuple[float, float]:
-        """Return the losses of nu-SVR and its term of the tube, and by how much they may rise.
+    def _tube_losses(self, task: Task, found: RowSums) -> tuple[float, float, float]:
+        """Return half the width of the tube of nu-SVR, the losses, and by how much they may rise.
 
-        The half width of the tube is the one of least P. The derivative of P by it is C times
+        The width is the one of least P. The derivative of P by it is C times
         (nu n less the weight of the rows outside).
         """
         residuals, (weights, errors) = np.abs(found.residuals[0]), found.residuals[1:]
@@ -576,8 +565,7 @@ class Judge:
         inside = order[np.cumsum(weights[order]) > task.absolute_sum / C]
         width = float(residuals[inside[0]]) if len(inside) else 0.0
         outside, most = (np.maximum(0, r - width) for r in (residuals, residuals + errors))
-        loss = task.absolute_sum * width + C * float(weights @ outside)
-        return loss, C * float(weights @ (most - outside))
+        return width, C * float(weights @ outside), C * float(weights @ (most - outside))
 
     def _dual_error(
         self, task: Task, found: RowSums, near: Feasible, primal: float,
@@ -620,15 +608,14 @@ class Judge:
         return matches.X[first][self.index.groups]
 
     def _gap(
-        self, primal: float, primal_error: float, dual: float, dual_error: float, found: RowSums
+        self, found: RowSums, primal: float, dual: float, primal_error: float, dual_error: float
     ) -> float:
-        """Return the relative gap with both bounds of rounding; nan where D is unknown."""
-        scale = max(abs(primal), abs(dual))
+        """Return a bound of the relative gap; nan where D is unknown."""
+        floor = 0.0
         if self.model.is_one_class:
-            mean = self.params.nu * float(found.weights[0]) / found.rows
-            scale = max(scale, ONE_CLASS_ZERO_SHARE * mean**2 * found.diagonal / 2)
-        gap = primal + primal_error - dual + dual_error
-        return gap / scale if scale else 0.0
+            total = self.params.nu * float(found.weights[0])
+            floor = one_class_floor(total, found.rows, found.diagonal / found.rows)
+        return Certificate(primal, dual, self.certified, floor, primal_error, dual_error).gap
 
     # --- the outcome ----------------------------------------------------------------------------
 
@@ -650,23 +637,21 @@ class Judge:
             for field in ("infeasibility", "beyond_bounds", "sum_error", "gap")
         )
         rounding = primal_error + dual_error
-        if self.certified and max(abs(primal), abs(dual)) < rounding < inf:
-            emit(
-                Notice(
-                    f"rounding of kernel values, {rounding:.3g}, is larger than the objectives: "
-                    f"scale the features"
-                )
-            )
+        # An unknown D has an infinite error.
+        if max(abs(primal), abs(dual)) < rounding < inf:
+            which = f"rounding of kernel values, {rounding:.3g},"
+            emit(Notice(f"{which} is larger than the objectives: scale the features"))
         known = np.isin(self.index.groups, found.matches.groups)
+        names = PROBLEM_OPTIONS[model.prediction_type, model.nu]
         return Certified(
             model=name,
-            problem=self.problem,
+            problem=shlex.join(command_line(self.params, names=names)),
             rows=found.rows,
             support_vectors=len(model.beta),
             unknown_support_vectors=int((~known).sum()),
             primal=primal,
             dual=dual,
-            gap=self._gap(primal, primal_error, dual, dual_error, found),
+            gap=self._gap(found, primal, dual, primal_error, dual_error),
             largest_gap=largest_gap if len(machines) > 1 else None,
             feasible=infeasibility <= COEFFICIENT_ROUNDING,
             infeasibility=infeasibility,

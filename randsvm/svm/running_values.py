@@ -28,7 +28,7 @@ from randsvm.parameters.svm import Problem
 from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
-from randsvm.svm.solution import ReducedMachine
+from randsvm.svm.solution import ReducedMachine, one_class_floor
 from randsvm.svm.tasks import Task, task_of
 
 Report = TypeVar("Report", bound=Any)
@@ -41,8 +41,6 @@ AUDIT_ROWS, AUDIT_NONZEROS, MIN_AUDIT_ROWS = 512, 1 << 16, 128
 # to MAX_ERROR_OF_VIOLATION times the largest violation, but not by more than MAX_TOLERANCES
 # times the tolerance.
 MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_TOLERANCES = 1 / 4, 1 / 100, 2
-# See _floor.
-ONE_CLASS_ZERO_SHARE = 0.01
 
 
 # --- one shard ------------------------------------------------------------------------------
@@ -503,11 +501,7 @@ def audit_rows(D: Dataset) -> int:
 
 
 def _floor(D: Dataset, problem: Problem, kernel: Kernel) -> float:
-    """Return the size below which an objective counts as 0; a gap relative to 0 is never reached.
-
-    The optimum of one-class is 0 where the origin lies among the rows. The bound is a share of the
-    optimum for orthogonal rows, 1/2 nu^2 n K(x, x).
-    """
+    """Return the size below which an objective counts as 0; see `one_class_floor`."""
     if problem.task != "one-class" or kernel.name == "precomputed":
         return 0.0
 
@@ -516,4 +510,4 @@ def _floor(D: Dataset, problem: Problem, kernel: Kernel) -> float:
         return math.fsum(kernel.magnitude(norm) for some in norms for norm in some)
 
     mean = 1.0 if kernel.name == "rbf" else math.fsum(D.map(diagonal)) / D.n
-    return ONE_CLASS_ZERO_SHARE * problem.coefficient_sum**2 / D.n * mean / 2
+    return one_class_floor(problem.coefficient_sum, D.n, mean)

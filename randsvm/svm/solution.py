@@ -107,14 +107,28 @@ class ReducedMachine(KernelSolution):
         return False
 
 
+# See one_class_floor.
+ONE_CLASS_ZERO_SHARE = 0.01
+
+
+def one_class_floor(total: float, rows: int, mean: float) -> float:
+    """Return the size below which an objective of one-class counts as 0.
+
+    Its optimum is 0 where the origin lies among the rows, and a gap relative to 0 is never reached.
+    The floor is a share of the optimum for orthogonal rows. total: the sum of the coefficients;
+    mean: of K(x, x) over the rows.
+    """
+    return ONE_CLASS_ZERO_SHARE * total**2 / rows * mean / 2
+
+
 @dataclass(frozen=True)
 class Certificate:
     """The objectives over all rows, D(alpha) <= optimum <= P(w, b); `Scan` computes them.
 
     primal: P. dual: D; -inf if it is unknown. certified: False if the kernel is not positive
     semidefinite; P and D are not bounds then. floor: objectives below it count as 0 in the gap, see
-    _floor in running_values.py. primal_error, dual_error: bounds of the rounding of P and
-    D; 0 for running values, which are not proven. distance: a bound of P - D where both are of the
+    one_class_floor. primal_error, dual_error: bounds of the rounding of P and D; 0 for running
+    values, which are not proven. distance: a bound of P - D where both are of the
     same coefficients, since most rounding cancels; None: it follows from P and D. sampled: whether
     the bounds follow from a sample of the rows.
     """
