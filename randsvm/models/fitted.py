@@ -136,7 +136,7 @@ class FittedModel:
         ModelError
             If the model has no probabilities.
         """
-        if self.model.is_regression or not self.model.has_probabilities:
+        if not self.model.has_class_probabilities:
             raise ModelError("the model has no probabilities: train with probability=True")
         return self.model.probabilities(decision_values(self.model, X, self.jobs))
 

@@ -16,7 +16,7 @@ from randsvm.data.columns import Columns
 from randsvm.data.labels import label_values
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
-from randsvm.models.decisions import NonconformityScores, class_scores
+from randsvm.models.decisions import NonconformityScores
 
 # The labels of novelty detection: 1 for rows like the training rows, -1 for novelties.
 ONE_CLASS_LABELS = ("1", "-1")
@@ -167,13 +167,6 @@ class Model:
         if self.has_pairs:
             return decisions.coupled_probabilities(p, len(self.labels))
         return decisions.class_probabilities(p)
-
-    def class_scores(self, f: np.ndarray) -> np.ndarray:
-        """Return how badly each class fits each row, (m, classes); see `decisions.class_scores`.
-
-        f : (m, columns), result of `decision`
-        """
-        return class_scores(f, self.has_pairs)
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
         """Return rows after scaling, over the features of the model.

@@ -189,8 +189,6 @@ def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None
     without a trailer, by LIBSVM or LIBLINEAR. Raise ModelError if the file is truncated or altered,
     or the trailer of another version.
     """
-    if content.startswith(LINE_PREFIX):
-        raise ModelError(f"{name}:1: expected a model, found its trailer alone")
     start = content.find(b"\n" + LINE_PREFIX) + 1
     if start == 0:
         return len(content), None
@@ -245,7 +243,7 @@ class Header:
     trailer : its items; those that are taken are removed, the others are metadata of the model
     is_foreign : whether there is no trailer: LIBSVM or LIBLINEAR wrote the model
     own_layout : whether the model is in the package's own layout
-    values : by keyword; lines : number of the line with each keyword; first_line : of the first row
+    words, lines : of each keyword, and the number of its line; first_line : of the first row
     """
 
     def __init__(self, content: bytes, name: str, header_format: HeaderFormat) -> None:
@@ -257,7 +255,7 @@ class Header:
         self.program, self.last_line, self._kinds = header_format
         end, trailer = split_trailer(content, name)
         self.trailer, self.is_foreign, self.own_layout = trailer or {}, trailer is None, False
-        self.lines, self.values = dict[str, int](), dict[str, tuple[Any, ...]]()
+        self.lines, self.words = dict[str, int](), dict[str, list[bytes]]()
         stream, number = io.BytesIO(content), 0
         for number, line in enumerate(stream, 1):
             if line.rstrip() == self.last_line.encode():
@@ -265,30 +263,23 @@ class Header:
             if number == 1 and line.startswith(OWN_LAYOUT.strip()):
                 _check_version(line.strip(), OWN_LAYOUT, f"{name}:1")
                 self.own_layout = True
-            else:
-                self._add(number, line)
+                continue
+            word, *rest = line.split(None, 1) or [b""]
+            keyword = word.decode("ascii", "replace")
+            if keyword not in self._kinds:
+                expected = f"a keyword of {self.program}'s model format"
+                hint = " (is it a model?)" if number == 1 else ""
+                raise self.error(number, expected, quoted(word) + hint)
+            if keyword in self.lines:
+                once = f"'{keyword}' once (line {self.lines[keyword]})"
+                raise self.error(number, once, "it again")
+            self.lines[keyword], self.words[keyword] = number, b"".join(rest).split()
         else:
             expected = f"a model with a line '{self.last_line}'"
             raise self.error(number + 1, expected, "the end (truncated?)")
         if self.own_layout and self.is_foreign:
             raise self.error(1, "'# randsvm' lines at the end of the file", "none (truncated?)")
         self._text, self.first_line = content[stream.tell() : end], number + 1
-
-    def _add(self, number: int, line: bytes) -> None:
-        """Add the values of a line."""
-        word, *rest = line.split(None, 1) or [b""]
-        keyword = word.decode("ascii", "replace")
-        if keyword not in self._kinds:
-            expected = f"a keyword of {self.program}'s model format"
-            hint = " (is it a model?)" if number == 1 else ""
-            raise self.error(number, expected, quoted(word) + hint)
-        if keyword in self.lines:
-            raise self.error(number, f"'{keyword}' once (line {self.lines[keyword]})", "it again")
-        is_one, value, kind = self._kinds[keyword]
-        words = b"".join(rest).split()
-        if not all(map(is_one, words)):
-            raise self.error(number, f"{kind} after '{keyword}'", b" ".join(words))
-        self.lines[keyword], self.values[keyword] = number, tuple(map(value, words))
 
     def error(self, at: int | str, expected: str, found: bytes | str) -> ModelError:
         """Return the error of a line. at : its number, or the keyword that it begins with."""
@@ -298,18 +289,20 @@ class Header:
 
     def get(self, keyword: str, count: int = 1, optional: bool = False) -> Any:
         """Return the `count` values after a keyword, a tuple; None if it is missing and may be."""
-        if keyword not in self.values:
+        if keyword not in self.words:
             if optional:
                 return None
             raise ModelError(
                 f"{self.name}: expected a line '{keyword} ...' before the line "
                 f"'{self.last_line}', found none"
             )
-        found = self.values[keyword]
-        if len(found) != count:
+        words, (is_one, value, kind) = self.words[keyword], self._kinds[keyword]
+        if not all(map(is_one, words)):
+            raise self.error(keyword, f"{kind} after '{keyword}'", b" ".join(words))
+        if len(words) != count:
             expected = f"{count} value{'s' * (count > 1)} after '{keyword}'"
-            raise self.error(keyword, expected, f"{len(found)}")
-        return found
+            raise self.error(keyword, expected, f"{len(words)}")
+        return tuple(map(value, words))
 
     def take(self, *keys: str) -> list[Any]:
         """Return items of the trailer, None for a missing one, and remove them from it."""

@@ -99,23 +99,18 @@ def normal_form(model: Model) -> NormalForm:
     Raise ModelError for a kernel without a normal form, and for indices above MAX_INPUTS.
     """
     # An entry for each index up to the largest known.
-    inputs = model.width
+    inputs, at = model.width, model.features.astype(np.int64) - model.index_base
     if inputs > MAX_INPUTS:
         raise ModelError(
             f"expected feature indices up to {MAX_INPUTS:,} for arrays of C, found {inputs:,}"
         )
     if isinstance(model, KernelModel):
-        terms = _kernel_terms(model, inputs)
+        terms = _kernel_terms(model, inputs, at)
     else:
         assert isinstance(model, LinearModel)
-        terms = _linear_terms(model, inputs)
+        terms = _linear_terms(model, inputs, at)
     own: dict[str, Any] = {"inputs": inputs, "single": not model.float64, "b": model.b}
     return NormalForm(**own, **_scaling(model), **terms)
-
-
-def _positions(model: Model) -> np.ndarray:
-    """Return the entry of a row for each feature of the model, (d,)."""
-    return model.features.astype(np.int64) - model.index_base
 
 
 def _scaling(model: Model) -> dict[str, Any]:
@@ -134,9 +129,10 @@ def _in_one_group(c: np.ndarray) -> dict[str, Any]:
     return {"c": c, "starts": np.array([0, len(c)]), "columns": np.arange(c.shape[1])[None]}
 
 
-def _kernel_terms(model: KernelModel, inputs: int) -> dict[str, Any]:
+def _kernel_terms(model: KernelModel, inputs: int, at: np.ndarray) -> dict[str, Any]:
+    """Return phi and the fields of the terms. at : the entry of a row for each feature, (d,)"""
     kernel, shape = model.kernel, (len(model.beta), inputs)
-    Z = CsrMatrix(model.Z.data, _positions(model)[model.Z.indices], model.Z.indptr, shape)
+    Z = CsrMatrix(model.Z.data, at[model.Z.indices], model.Z.indptr, shape)
     if kernel.name == "linear":
         return {"phi": "entry", **_in_one_group(Z.column_products(model.coefficients))}
     if kernel.name not in PHI_OF_KERNELS:
@@ -157,8 +153,8 @@ def _kernel_terms(model: KernelModel, inputs: int) -> dict[str, Any]:
     }
 
 
-def _linear_terms(model: LinearModel, inputs: int) -> dict[str, Any]:
-    mapping, at, w = model.mapping, _positions(model), model.w
+def _linear_terms(model: LinearModel, inputs: int, at: np.ndarray) -> dict[str, Any]:
+    mapping, w = model.mapping, model.w
     if mapping is None:
         c = np.zeros((inputs, w.shape[1]))
         c[at] = w

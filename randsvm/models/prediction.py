@@ -30,7 +30,7 @@ from randsvm.events import (
     listening,
     silent,
 )
-from randsvm.models.decisions import label_sets
+from randsvm.models.decisions import class_scores, label_sets
 from randsvm.models.metrics import (
     Accuracy,
     ConfusionMatrix,
@@ -313,7 +313,7 @@ class _FilePrediction:
     def _label_sets(self, rows: PredictedRows) -> tuple[np.ndarray, np.ndarray]:
         """Return the score of each class, and whether it is in the set, (m, classes) each."""
         assert self.coverage is not None
-        scores = self.model.class_scores(rows.f)
+        scores = class_scores(rows.f, self.model.has_pairs)
         return scores, label_sets(scores, rows.predicted, self.coverage.largest)
 
     def _lines_of_sets(self, rows: PredictedRows) -> list[str]:
