@@ -83,6 +83,7 @@ def minimise(
     C: float,
     start: Linear,
     gap: float,
+    moments: np.ndarray,
     *,
     bias: bool = True,
     most: int | None = None,
@@ -90,13 +91,13 @@ def minimise(
     """Yield better and better solutions until P - D <= gap max(|P|, |D|), or until rounding is in
     the way.
 
-    The decision functions are trained one after the other, each with at most `most` steps. bias:
-    whether b is free, otherwise it is 0.
+    The decision functions are trained one after the other, each with at most `most` steps.
+    moments: see `column_moments`. bias: whether b is free, otherwise it is 0.
     """
     rows: Rows = partial(_rows, D)
     if D.nnz <= FEW_VALUES:
         rows = cache(lambda shard: list(_rows(D, shard)))
-    columns, K = Standardised(D, rows, bias), len(start.b)
+    columns, K = Standardised(D, rows, moments, bias), len(start.b)
     w, b = start.w.copy(), start.b.copy()
     # D of coefficients of 0 is 0.
     primal, dual, steps = np.full(K, inf), np.zeros(K), 0
@@ -110,6 +111,16 @@ def minimise(
                 break
 
 
+def column_moments(D: Dataset) -> np.ndarray:
+    """Return the mean and the mean square of each column of D, (2, d) float64."""
+
+    def sums(shard: Shard) -> np.ndarray:
+        parts = (np.array([column_sums(X), column_squares(X)]) for _, X, *_ in _rows(D, shard))
+        return sum(parts, np.zeros((2, D.d)))
+
+    return sum(D.map(sums), np.zeros((2, D.d))) / D.n
+
+
 class Standardised:
     """The columns of D with mean 0 and variance 1, as a change of variables.
 
@@ -117,14 +128,8 @@ class Standardised:
     Without b the columns are divided by the roots of their mean squares, and the last number is 0.
     """
 
-    def __init__(self, D: Dataset, rows: Rows, bias: bool) -> None:
-        def sums(shard: Shard) -> np.ndarray:
-            total = np.zeros((2, D.d))
-            for chunk in rows(shard):
-                total += column_sums(chunk.X), _column_squares(chunk.X)
-            return total
-
-        mean, square = np.sum(list(D.map(sums)), axis=0) / D.n
+    def __init__(self, D: Dataset, rows: Rows, moments: np.ndarray, bias: bool) -> None:
+        mean, square = moments
         self.D, self.rows, self.bias, self.mean = D, rows, bias, mean * bias
         variance = square - self.mean**2
         # The weight of a constant column is 0 at the optimum, as b is free.
@@ -168,7 +173,7 @@ class _Problem:
 
     y, C, beta0, beta, second : (n,), C of each row with its weights; second: the second derivatives
     of the smoothed losses. kept: for each shard the rows with a second derivative above 0, and
-    these; empty: rows are read again.
+    these, or all rows; empty: rows are read again.
     """
 
     def __init__(self, columns: Standardised, objective: LinearObjective, C: float, k: int) -> None:
@@ -283,8 +288,10 @@ class _Problem:
             products += _column_products(X, side)
             self.beta[at], self.second[at] = beta, second
             if self.D.nnz <= MAX_KEPT_VALUES:
+                # Copies of most of the rows take longer than the products with the others.
                 curved = np.flatnonzero(second)
-                kept.append((X[curved], second[curved]))
+                few = len(curved) < len(y) / 4
+                kept.append((X[curved], second[curved]) if few else (X, second))
         self.kept[shard.number] = kept
         return np.concatenate([numbers, sides.ravel(), products.ravel()])
 
@@ -318,7 +325,7 @@ def _rows(D: Dataset, shard: Shard) -> Iterator[Chunk]:
         yield chunk._replace(X=X)
 
 
-def _column_squares(X: Matrix) -> np.ndarray:
+def column_squares(X: Matrix) -> np.ndarray:
     """Return the sum of the squares of each column, (d,) float64."""
     if isinstance(X, np.ndarray):
         return np.einsum("ij,ij->j", X, X, dtype=np.float64)

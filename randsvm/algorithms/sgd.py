@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +26,7 @@ import randsvm.algorithms._sgd as _sgd
 from randsvm.arrays import column_sums, squared_norms
 from randsvm.data.batches import Batch, chunk_groups, shuffled_batches
 from randsvm.data.dataset import Dataset
-from randsvm.data.sampling import Draw, Draws
+from randsvm.data.sampling import Draws
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import LOSS_NAMES, OUTSIDE
@@ -71,18 +70,6 @@ class SgdSchedule(LinearObjective):
     def loss_number(self) -> int:
         """Return the number of the loss in the compiled code."""
         return _sgd.OUTSIDE if self.loss == OUTSIDE else LOSS_NAMES.index(self.loss)
-
-
-class Progressive(NamedTuple):
-    """The mean loss and the share of mistakes of steps, each taken before the step.
-
-    weight: the sum of the weights of the rows, their number without weights
-    """
-
-    steps: int
-    weight: float
-    loss: float
-    errors: float
 
 
 @dataclass
@@ -136,10 +123,11 @@ class Learner:
     def steps_made(self) -> int:
         return int(self.state[_sgd.STEPS])
 
-    def progressive(self, since: np.ndarray | float = 0.0) -> Progressive:
-        """Return the means over the steps since the `sums` of an earlier moment."""
+    def progressive(self, since: np.ndarray | float = 0.0) -> tuple[int, float, float]:
+        """Return the number of steps since the `sums` of an earlier moment, and the mean loss and
+        the share of mistakes of their rows, each before its step."""
         steps, weight, loss, errors = (self.sums - since).tolist()
-        return Progressive(int(steps), weight, loss / (weight or 1.0), errors / (weight or 1.0))
+        return int(steps), loss / (weight or 1.0), errors / (weight or 1.0)
 
     def learn(self, batch: Batch) -> None:
         """Make a step for each row of the batch, with features rounded to float32."""
@@ -288,15 +276,8 @@ def averaged_pass(D: Dataset, learner: Learner, rng: Draws, count: int) -> Itera
     learner.take(whole)
 
 
-def squares(D: Dataset, seed: int) -> tuple[float, float]:
-    """Return R2, the mean of |x|^2 over D, and |mean of x|^2.
-
-    R2 is 1 if the mean is 0; with a feature map it is the mean over a sample. |mean of x|^2 is
-    taken as 0 for sparse rows.
-    """
-    if D.mapping is not None and D.n > SAMPLE:
-        D = D.subset(D.mask(D.sample(Draw(seed, 0), SAMPLE)))
-
+def squares(D: Dataset) -> tuple[float, float]:
+    """Return the mean of |x|^2 over D, and |mean of x|^2, which is taken as 0 for sparse rows."""
     columns = D.d if D.nnz > D.n * D.d / 2 else 0
 
     def of(shard: Shard) -> np.ndarray:
@@ -307,7 +288,5 @@ def squares(D: Dataset, seed: int) -> tuple[float, float]:
                 found[1:] += column_sums(chunk.X)
         return found
 
-    total = np.zeros(1 + columns)
-    for found in D.map(of):
-        total += found
-    return float(total[0]) / D.n or 1.0, float(np.square(total[1:] / D.n).sum())
+    total = sum(D.map(of), np.zeros(1 + columns)) / D.n
+    return float(total[0]), float(np.square(total[1:]).sum())

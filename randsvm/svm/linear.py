@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import Matrix, sum_in_order
+from randsvm.arrays import Matrix
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
@@ -45,19 +44,14 @@ class LinearFindings(NamedTuple):
 
     weight: the sum of their weights, or their number. loss: sum of the losses, each times the
     weights of its row and its class. violators: number of rows inside the margin (y f < 1; for
-    novelty detection f < 0) or outside the tube of a regression; a float so that all fields add up.
-    wrong: weight of the rows whose predicted class is wrong, or the weighted sum of squared errors.
+    novelty detection f < 0) or outside the tube of a regression. wrong: weight of the rows whose
+    predicted class is wrong, or the weighted sum of squared errors.
     """
 
-    weight: float = 0.0
-    loss: float = 0.0
-    violators: float = 0.0
-    wrong: float = 0.0
-
-    @staticmethod
-    def total(parts: Iterable[LinearFindings]) -> LinearFindings:
-        """Return the sums over the rows of all parts."""
-        return LinearFindings(*map(sum_in_order, zip(*parts, strict=True)))
+    weight: float
+    loss: float
+    violators: float
+    wrong: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +95,9 @@ class LinearObjective:
         """The share of the rows' weight that novelty detection leaves outside; None: any."""
         return self.origin if self.loss == OUTSIDE else None
 
-    def of(self, chunk: Chunk, f: np.ndarray) -> LinearFindings:
-        """Return the sums over some rows. f : (m, K) float64, their decision values.
+    def of(self, chunk: Chunk, f: np.ndarray) -> np.ndarray:
+        """Return the LinearFindings of some rows, (4,) float64. f : (m, K) float64, their decision
+        values.
 
         With K = 1, f > 0 predicts class 0; otherwise the largest f predicts the class.
         """
@@ -126,12 +121,8 @@ class LinearObjective:
             margin_loss = LOSSES[self.loss]
             loss = self.weights[classes] * margin_loss.of(z).sum(axis=1)
             violating, wrong = (z < margin_loss.margin).any(axis=1), predicted != classes
-        return LinearFindings(
-            float(weights.sum()),
-            float((weights * loss).sum()),
-            float(violating.sum()),
-            float((weights * wrong).sum()),
-        )
+        losses, mistakes = (weights * loss).sum(), (weights * wrong).sum()
+        return np.array([weights.sum(), losses, violating.sum(), mistakes])
 
     def total(self, found: LinearFindings, linear: Linear) -> float:
         """Return the sum of losses, including that of the origin."""
@@ -159,15 +150,15 @@ class LinearObjective:
 def evaluate_linear(D: Dataset, linear: Linear, objective: LinearObjective) -> LinearFindings:
     """Return loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
 
-    def of(shard: Shard) -> LinearFindings:
-        chunks = D.chunks(shard)
-        return LinearFindings.total([objective.of(one, linear.decision(one.X)) for one in chunks])
+    def of(shard: Shard) -> np.ndarray:
+        parts = (objective.of(one, linear.decision(one.X)) for one in D.chunks(shard))
+        return sum(parts, np.zeros(4))
 
-    parts = []
+    total = np.zeros(4)
     for shard, part in zip(D.shards, D.map(of), strict=True):
-        parts.append(part)
+        total += part
         emit(Progress("scanning", shard.stop, D.n))
-    return LinearFindings.total(parts)
+    return LinearFindings(*total.tolist())
 
 
 def weights_of(chunk: Chunk) -> np.ndarray:

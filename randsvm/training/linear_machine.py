@@ -19,7 +19,7 @@ import numpy as np
 from randsvm import __version__
 from randsvm.algorithms import newton, sgd
 from randsvm.algorithms._sgd import SIGMA, M, S
-from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, SgdSchedule
+from randsvm.algorithms.sgd import BIAS_RATE, Learner, SgdSchedule
 from randsvm.arrays import distinct, find_columns, median
 from randsvm.data import in_memory
 from randsvm.data.batches import Batch
@@ -120,13 +120,6 @@ class LinearTrainer(Trainer[SgdParams]):
                     "--scale standard is needed for steps that suit them"
                 )
             )
-        if run.groups > 1:
-            emit(
-                Notice(
-                    f"the weights of {run.groups} groups of rows are averaged after each "
-                    "epoch: one process would find slightly other ones"
-                )
-            )
         return run
 
 
@@ -150,12 +143,13 @@ class LinearTrainingRun(BatchRun[SgdParams]):
     found : a solution that is better than that of the steps: the one of the lowest loss of held-out
         rows, the one with the share of rows outside that -n asks for, or the one of Newton steps
     last_step : the result of the last Newton step of --gap
+    progressive : the steps of the last whole epoch, see Learner.progressive; before: all steps
     """
 
     found: Linear | None = None
     last_step: newton.Solution | None = None
     evaluation: LinearFindings | None = None
-    progressive: Progressive | None = None
+    progressive: tuple[int, float, float] | None = None
     stopped = Stopped(StopReason.ALL_EPOCHS)
 
     def __init__(
@@ -176,7 +170,12 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             self.D = self.D.single_threaded()
         began = time.perf_counter()
         seed = trainer.job.data_params.seed
-        R2, of_means = sgd.squares(self.D, seed)
+        if params.gap is None:
+            square, of_means = sgd.squares(self.D)
+        else:
+            self.moments = newton.column_moments(self.D)
+            square, of_means = float(self.moments[1].sum()), float(np.square(self.moments[0]).sum())
+        R2 = square or 1.0
         self.share_of_means = of_means / R2
         self.training_end = end - EVALUATION_PASSES * (time.perf_counter() - began)
         self.rng = Draws(seed)
@@ -224,7 +223,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             learner.steps = replace(learner.steps, horizon=float(epochs * rows.n))
         before = learner.sums
         for number in sgd.sgd(rows, learner, epochs, self.rng, self.groups):
-            last = self.progressive = learner.progressive(before)
+            _, progressive_loss, errors = self.progressive = learner.progressive(before)
             before = learner.sums
             loss, falls = None, True
             if held_out is not None:
@@ -238,8 +237,8 @@ class LinearTrainingRun(BatchRun[SgdParams]):
                     number=number,
                     seconds=self.clock.seconds,
                     rows=rows.n,
-                    loss=last.loss,
-                    errors=None if self.objective.is_regression else last.errors,
+                    loss=progressive_loss,
+                    errors=None if self.objective.is_regression else errors,
                     held_out=loss,
                     bytes_moved=self.D.executor.bytes_moved,
                 )
@@ -251,8 +250,10 @@ class LinearTrainingRun(BatchRun[SgdParams]):
     def _reach(self, gap: float) -> None:
         """Make Newton steps until the duality gap, or as many as are allowed."""
         C, most = self.trainer.cost_and_lambda(self.params)[0], self.params.max_iterations
-        bias, start = not self.params.no_bias, self.learner.linear
-        for found in newton.minimise(self.D, self.objective, C, start, gap, bias=bias, most=most):
+        bias, start, moments = not self.params.no_bias, self.learner.linear, self.moments
+        for found in newton.minimise(
+            self.D, self.objective, C, start, gap, moments, bias=bias, most=most
+        ):
             self.last_step, self.found = found, found.linear
         if found.gap <= gap:
             self.stopped = Stopped(StopReason.GAP_REACHED, (gap,))
@@ -268,7 +269,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
     def outcome(self, stopped: Stopped) -> Trained:
         found, regression = self.evaluation, self.objective.is_regression
         C, linear = self.trainer.cost_and_lambda(self.params)[0], self.linear
-        last = self.progressive or self.learner.progressive()
+        steps, progressive_loss, errors = self.progressive or self.learner.progressive()
         known: dict[str, Any] = {}
         if found is not None:
             loss = self.objective.total(found, linear)
@@ -285,8 +286,8 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         return Trained(
             model=self.name,
             steps=self.learner.steps_made,
-            progressive_loss=last.loss if last.steps else None,
-            progressive_errors=last.errors if last.steps and not regression else None,
+            progressive_loss=progressive_loss if steps else None,
+            progressive_errors=errors if steps and not regression else None,
             cross_validation=self.cross_validation,
             stopped=str(stopped),
             seconds=self.clock.seconds,
@@ -646,14 +647,15 @@ class UpdateRun(TrainingRun):
         learner.learn(Batch(rows.indptr, columns, rows.values, rows.y, order, rows.weights))
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
         if learner.steps_made >= max(2 * self.reported[0], 1):
-            last, self.reported = learner.progressive(self.reported), learner.sums
+            steps, loss, errors = learner.progressive(self.reported)
+            self.reported = learner.sums
             emit(
                 Updated(
                     seconds=self.clock.seconds,
                     rows=learner.steps_made,
-                    last=last.steps,
-                    loss=last.loss,
-                    errors=None if self.old.is_regression else last.errors,
+                    last=steps,
+                    loss=loss,
+                    errors=None if self.old.is_regression else errors,
                 )
             )
         self._checkpoint_if_due()
@@ -684,12 +686,12 @@ class UpdateRun(TrainingRun):
         return self.learner.steps_made > 0
 
     def outcome(self, stopped: Stopped) -> Trained:
-        every = self.learner.progressive()
+        steps, loss, errors = self.learner.progressive()
         return Trained(
             model=self.path or IN_MEMORY,
-            steps=every.steps,
-            progressive_loss=every.loss,
-            progressive_errors=None if self.old.is_regression else every.errors,
+            steps=steps,
+            progressive_loss=loss,
+            progressive_errors=None if self.old.is_regression else errors,
             stopped=str(stopped),
             seconds=self.clock.seconds,
         )

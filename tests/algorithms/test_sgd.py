@@ -82,10 +82,10 @@ def assert_same_weights(learner, w, b):
 
 def assert_same_progress(learner, plain, rows):
     """Compare the loss and the mistakes of each row before it was learned."""
-    found = learner.progressive()
-    assert found.steps == rows
-    assert found.loss == pytest.approx(plain.losses / rows, rel=1e-9)
-    assert found.errors * rows == pytest.approx(plain.errors)
+    steps, loss, errors = learner.progressive()
+    assert steps == rows
+    assert loss == pytest.approx(plain.losses / rows, rel=1e-9)
+    assert errors * rows == pytest.approx(plain.errors)
 
 
 KINDS = [
@@ -184,9 +184,9 @@ def test_weights_count_in_progress_steps_and_means(kind, classes, schedule):
     weights = np.random.default_rng(0).integers(1, 4, 200).astype(float)
     counting.learn(replace(rows.batch(), weights=weights))
     assert counting.t == weights.sum()
-    found = counting.progressive()
-    assert (found.steps, found.weight) == (200, weights.sum())
-    assert 0 <= found.errors <= 1
+    steps, _, errors = counting.progressive()
+    assert steps == 200
+    assert 0 <= errors <= 1
 
 
 @pytest.mark.parametrize("kind, classes", KINDS)
