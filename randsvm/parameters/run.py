@@ -289,8 +289,8 @@ class Search(Options):
     def resolved(self) -> Search:
         return replace(self, folds=self.folds or self.DEFAULT_FOLDS) if self.is_wanted else self
 
-    def candidates(self, params: Parameters) -> list[tuple[dict[str, float], Parameters]]:
-        """Return every combination of values in the grid and the parameters with these values."""
+    def candidates(self, params: Parameters) -> list[Parameters]:
+        """Return the parameters with every combination of values in the grid."""
         specs = {f.name: spec for f, spec in option_fields(params)}
         for name, _ in self.grid:
             require(
@@ -309,8 +309,8 @@ class Search(Options):
 
     def refined_candidates(
         self, params: Parameters, around: Mapping[str, float], step: float
-    ) -> list[tuple[dict[str, float], Parameters]]:
-        """Return the combinations of a grid around the values `around`.
+    ) -> list[Parameters]:
+        """Return the parameters with every combination of a grid around the values `around`.
 
         Each of `refined_fields` has its value, that value divided by `step` and times `step`.
         """
@@ -320,14 +320,15 @@ class Search(Options):
         return combinations(params, several)
 
 
-def combinations(
-    params: Parameters, several: Mapping[str, tuple[float, ...]]
-) -> list[tuple[dict[str, float], Parameters]]:
-    """Return every combination of the values of some fields; the last field varies fastest."""
-    chosen = [
-        dict(zip(several, values, strict=True)) for values in itertools.product(*several.values())
+def combinations(params: Parameters, several: Mapping[str, tuple[float, ...]]) -> list[Parameters]:
+    """Return the parameters with every combination of the values of some fields.
+
+    The last field varies fastest.
+    """
+    return [
+        replace(params, **dict(zip(several, values, strict=True)))
+        for values in itertools.product(*several.values())
     ]
-    return [(values, replace(params, **values)) for values in chosen]
 
 
 @dataclass(frozen=True)

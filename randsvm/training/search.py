@@ -140,23 +140,12 @@ COST_POWER = 1.5
 # The most decision values of all candidates of a race in memory, 8 bytes each, and 8 for each loss
 # of a row. This does not depend on --memory, which changes no result.
 MAX_RACING_VALUES = 1 << 24
-# A race fits two folds at a time if one fold has fewer chains than this. Combinations that a test
-# between the two would drop are then fitted for one more fold.
-MIN_CHAINS = 6
-
-# The values of the parameters that the grid varies, and all parameters with these values.
-Combination: TypeAlias = "tuple[dict[str, float], AnyParams]"
 # Yields the way to make fits on rows of D with some parameters, and whether each may start from
 # another one.
 FoldFits: TypeAlias = (
     "Callable[[Dataset, Sequence[AnyParams]],"
     " AbstractContextManager[tuple[FoldFit[AnyParams], bool]]]"
 )
-
-
-def key_of(combination: Combination[Any]) -> tuple[tuple[str, float], ...]:
-    """Return the values of a combination as a key."""
-    return tuple(combination[0].items())
 
 
 def search(
@@ -181,7 +170,7 @@ def search(
     most = min(options.subset or D.n, D.n)
     try:
         for some, rows in stages(scores, params, first, most):
-            if scores.results and scores.expected_seconds(len(some), rows) > scores.seconds_left:
+            if scores.ranked and scores.expected_seconds(len(some), rows) > scores.seconds_left:
                 emit(Notice(f"no time to cross-validate on {rows:,} of {most:,} rows"))
                 break
             if not scores.stage(some, rows):
@@ -193,9 +182,9 @@ def search(
     if not ranked:
         taken = "" if len(first) == 1 else ": the first combination is taken"
         emit(Notice(f"no time for cross-validation{taken}"))
-        return None, first[0][1]
+        return None, first[0]
     simplest = simplest_within_error(ranked, scores.criterion.sign)
-    found = Searched(ranked, time.perf_counter() - began, len(scores.candidates), simplest)
+    found = Searched(ranked, time.perf_counter() - began, len(scores.results), simplest)
     emit(found)
     if len(ranked) > 1 and len({one.score for one in ranked}) == 1:
         emit(Notice(f"all {len(ranked):,} scores are equal: they do not show which one is best"))
@@ -208,9 +197,9 @@ def search(
 def stages(
     scores: CandidateScores[AnyParams],
     params: AnyParams,
-    candidates: Sequence[Combination[AnyParams]],
+    candidates: Sequence[AnyParams],
     most: int,
-) -> Iterator[tuple[Sequence[Combination[AnyParams]], int]]:
+) -> Iterator[tuple[Sequence[AnyParams], int]]:
     """Yield the stages of a search, each some candidates and a number of rows.
 
     The next stage follows from the scores of those before. A list of values has one, on `most`
@@ -259,8 +248,8 @@ class CandidateScores(Generic[AnyParams]):
     configuration: returns the words that make parameters and a job
     until: the moment when the search ends with the results so far
     logged: results of earlier searches, by configuration and digest of the data
-    candidates: all combinations so far by their values, in the order of the grid
-    results: the number of rows, and the result, of each one on the largest number of rows so far
+    results: the number of rows, and the result, of each combination on the largest number of rows
+        so far; None: it has no score. In the order of the grid
     candidate_seconds: the seconds per candidate in the last timed stage; 0 if none was timed
     timed_rows: the rows of that stage
     """
@@ -284,8 +273,7 @@ class CandidateScores(Generic[AnyParams]):
             for line in job.search.earlier()
             if _is_complete(line)
         }
-        self.candidates: dict[Any, Combination[AnyParams]] = {}
-        self.results: dict[Any, tuple[int, Tried]] = {}
+        self.results: dict[AnyParams, tuple[int, Tried] | None] = {}
         self.candidate_seconds, self.timed_rows = 0.0, 1
 
     @property
@@ -302,29 +290,25 @@ class CandidateScores(Generic[AnyParams]):
 
         Equals are in the order of the grid.
         """
-        every = [self.results[key] for key in self.candidates if key in self.results]
-        return [tried for _, tried in sorted(every, key=self._rank)]
+        return [tried for _, tried in sorted(filter(None, self.results.values()), key=self._rank)]
 
     def _rank(self, result: tuple[int, Tried]) -> tuple[int, bool, bool, bool, float]:
         rows, found = result
         is_partial = found.dropped_after is not None, found.interrupted_after is not None
         return -rows, *is_partial, isnan(found.score), -self.criterion.sign * found.score
 
-    def best_part(
-        self, candidates: Sequence[Combination[AnyParams]]
-    ) -> Sequence[Combination[AnyParams]]:
+    def best_part(self, candidates: Sequence[AnyParams]) -> Sequence[AnyParams]:
         """Return the best KEPT_PART of the candidates of the last stage.
 
         Ties with the last of them are kept, too, up to half of all.
         """
-        scored = [key for one in candidates if (key := key_of(one)) in self.results]
-        scored.sort(key=lambda key: self._rank(self.results[key]))
-        most = self.results[scored[0]][0]
-        best_first = [key for key in scored if self.results[key][0] == most]
+        scored = [(found, one) for one in candidates if (found := self.results[one])]
+        scored.sort(key=lambda pair: self._rank(pair[0]))
+        best_first = [(found, one) for found, one in scored if found[0] == scored[0][0][0]]
         count = max(MIN_KEPT, ceil(KEPT_PART * len(best_first)))
-        scores = [self.results[key][1].score for key in best_first]
+        scores = [found[1].score for found, _ in best_first]
         equals = scores[count : len(scores) // 2].count(scores[min(count, len(scores)) - 1])
-        return [self.candidates[key] for key in best_first[: count + equals]]
+        return [one for _, one in best_first[: count + equals]]
 
     def best_so_far(self) -> str:
         """Return the words that name the best combination of an interrupted search."""
@@ -342,16 +326,16 @@ class CandidateScores(Generic[AnyParams]):
 
     # --- one stage ---------------------------------------------------------------------------
 
-    def stage(self, candidates: Sequence[Combination[AnyParams]], rows: int) -> bool:
+    def stage(self, candidates: Sequence[AnyParams], rows: int) -> bool:
         """Cross-validate on a random subset of this number of rows.
 
         Returns whether enough were scored in time: more than half of them, except in the first
         stage. Otherwise the scores are discarded.
         """
-        for one in candidates:
-            self.candidates.setdefault(key_of(one), one)
-        before, began = dict(self.results), time.perf_counter()
-        missing = [one for one in candidates if before.get(key_of(one), (0,))[0] != rows]
+        is_first, began = not self.ranked, time.perf_counter()
+        self.results = {**dict.fromkeys(candidates), **self.results}
+        before = dict(self.results)
+        missing = [one for one in candidates if (before[one] or (0,))[0] != rows]
         done = self._cross_validated(missing, rows) if missing else 0
         if done < len(missing):
             where = "" if rows == self.D.n else f" on {rows:,} rows"
@@ -360,12 +344,12 @@ class CandidateScores(Generic[AnyParams]):
         if done and self.until < inf:
             self.candidate_seconds = (time.perf_counter() - began) / done
             self.timed_rows = rows
-        if not before or 2 * (len(candidates) - len(missing) + done) > len(candidates):
-            return bool(self.results)
+        if is_first or 2 * (len(candidates) - len(missing) + done) > len(candidates):
+            return bool(self.ranked)
         self.results = before
         return False
 
-    def _cross_validated(self, candidates: Sequence[Combination[AnyParams]], rows: int) -> int:
+    def _cross_validated(self, candidates: Sequence[AnyParams], rows: int) -> int:
         """Score candidates, those of the log first; return how many were scored in time."""
         lines, done = self._known_lines(candidates, rows), 0
 
@@ -375,7 +359,7 @@ class CandidateScores(Generic[AnyParams]):
             place = {"number": done, "of": len(candidates), "resumed": resumed}
             self._emit_tried(candidates[index], rows, {**place, **result})
 
-        with self._race([params for _, params in candidates], rows) as race:
+        with self._race(candidates, rows) as race:
             # A family is taken from the log only as a whole, since its fits start from each other:
             # the score of a fold does not depend on the log. The other families race alone, so the
             # number of folds before a combination is dropped may depend on it.
@@ -423,20 +407,18 @@ class CandidateScores(Generic[AnyParams]):
         count = len(scores) if len(scores) < self.folds else None
         return {**self.criterion.of_folds(scores), partly: count}
 
-    def _emit_tried(
-        self, one: Combination[AnyParams], rows: int, result: Mapping[str, Any]
-    ) -> None:
+    def _emit_tried(self, one: AnyParams, rows: int, result: Mapping[str, Any]) -> None:
         """Keep and emit the result of a candidate on this number of rows."""
         mean, error = mean_and_error(result["scores"], self.job.search.fold_count)
         tried = Tried(
-            values=one[0],
+            values={name: getattr(one, name) for name, _ in self.job.search.grid},
             configuration=self._configuration(one, rows),
             digest=self.D.summary.digest,
             mean=mean,
             standard_error=error,
             **result,
         )
-        self.results[key_of(one)] = rows, tried
+        self.results[one] = rows, tried
         try:
             emit(tried)
         except Interrupted:
@@ -444,7 +426,7 @@ class CandidateScores(Generic[AnyParams]):
             raise
 
     def _known_lines(
-        self, candidates: Sequence[Combination[AnyParams]], rows: int
+        self, candidates: Sequence[AnyParams], rows: int
     ) -> list[Mapping[str, Any] | None]:
         """Return the line of the log for each candidate, or None.
 
@@ -466,12 +448,12 @@ class CandidateScores(Generic[AnyParams]):
 
         return [line if line and is_usable(line) else None for line in lines]
 
-    def _configuration(self, one: Combination[AnyParams], rows: int) -> str:
+    def _configuration(self, one: AnyParams, rows: int) -> str:
         """Return the command line that tries this combination alone on `rows` rows."""
         job = replace(self.job, search=replace(self.job.search, no_racing=False))
         if rows < self.D.n:
             job = replace(job, search=replace(job.search, subset=rows))
-        return " ".join(self.configuration(one[1], job))
+        return " ".join(self.configuration(one, job))
 
 
 # --- folds -----------------------------------------------------------------------------------
@@ -484,13 +466,13 @@ class Race(Generic[AnyParams]):
     A family is all candidates that differ in C alone; if fits do not start from others, each
     candidate is a family of its own. A chain is a family on one fold: the smallest C starts from
     its fit for the first fold, and each other C from the next smaller one. Rows in the order of
-    time make the first fold too small to start from.
+    time make the first fold too small to start from. Chains of one kernel are adjacent, since they
+    may share its values; those of the largest gamma, mostly the slowest, are the last families.
 
     drops: whether candidates that are significantly worse than the best one are dropped
     until: the moment after which no fit begins
     first_fits: the fits for the first fold from which others start
     late: the candidates that took too long
-    seconds: the time of the last fit of each candidate
     parts: the scores of the candidates that are not done, by fold
     """
 
@@ -506,30 +488,28 @@ class Race(Generic[AnyParams]):
         self.families = [[index] for index in range(len(self.candidates))]
         if self.starts_from_fits:
             self.families = families_of(self.candidates)
+        self.families.sort(key=lambda family: self.candidates[family[0]].gamma or 0.0)
         self.first_fits: dict[int, Any] = {}
         self.late: set[int] = set()
-        self.seconds: dict[int, float] = {}
         self.parts: dict[int, dict[int, FoldScore]] = {}
 
     def scored(self, families: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[FoldScore]]]:
         """Yield the candidates of some families as they are done, and their scores.
 
-        A race goes fold by fold; after each, or each two, it drops candidates. Otherwise few
-        families are scored at a time, so that some are done if the time is over or a signal comes.
+        A race goes fold by fold, and drops candidates after each. Otherwise few families are scored
+        at a time, so that some are done if the time is over or a signal comes.
         """
         folds = self.validation.folds
+        later = [[fold] for fold in folds[1:]] if self.drops else [folds[1:]]
         some = max(1, len(families)) if self.drops else self.validation.concurrent_fits
         for at in range(0, len(families), some):
             together = families[at : at + some]
             self.parts = {index: {} for index in sorted(chain.from_iterable(together))}
             self.first_fits.clear()
-            left = list(folds)
-            while left and self.parts:
-                count = self._folds_at_once(together, left)
-                self._fit_folds(together, left[:count])
-                left = left[count:]
-                for index in self._worse() if self.drops and left else ():
+            for some_folds in [folds[:1], *later]:
+                for index in self._worse() if self.drops and some_folds[0] else ():
                     yield self._done(index)
+                self._fit_folds(together, some_folds)
             for index in [one for one, own in self.parts.items() if len(own) == len(folds)]:
                 yield self._done(index)
 
@@ -545,15 +525,6 @@ class Race(Generic[AnyParams]):
         self.first_fits.pop(index, None)
         return index, [own[fold] for fold in sorted(own)]
 
-    def _folds_at_once(self, families: Sequence[Sequence[int]], left: Sequence[int]) -> int:
-        """Return the number of folds to fit now; the first one is fitted alone."""
-        if left[0] == self.validation.folds[0]:
-            return 1
-        if not self.drops:
-            return len(left)
-        alive = sum(any(index in self.parts for index in family) for family in families)
-        return 2 if alive < MIN_CHAINS else 1
-
     def _worse(self) -> list[int]:
         """Return the candidates that are significantly worse than the best one."""
         losses = {
@@ -564,16 +535,13 @@ class Race(Generic[AnyParams]):
 
     def _fit_folds(self, families: Sequence[Sequence[int]], folds: Sequence[int]) -> None:
         """Make the chains of some folds side by side, and keep their scores."""
-        chains = [
-            (some, fold)
-            for fold in folds
+        # Long chains come first, so that no thread waits for one at the end.
+        calls = [
+            partial(self._chain, some, fold)
             for family in reversed(families)
+            for fold in folds
             if (some := [index for index in family if index in self.parts])
         ]
-        # Long chains come first, so that no thread waits for one at the end. In the first fold no
-        # times are known: the last families, mostly those of the largest gamma, come first.
-        chains.sort(key=lambda one: -sum(self.seconds.get(index, 0.0) for index in one[0]))
-        calls = [partial(self._chain, *one) for one in chains]
         last = f" to {folds[-1] + 1}" if len(folds) > 1 else ""
         stage = f"fits, fold {folds[0] + 1}{last}"
         most = MAX_TIME_PART * (self.until - time.perf_counter())
@@ -597,11 +565,9 @@ class Race(Generic[AnyParams]):
             for index in family:
                 if index in self.late:
                     raise Cancelled
-                began = time.perf_counter()
                 kept, previous = self.fit(
                     self.candidates[index], previous, training, held_out, self.criterion.keep
                 )
-                self.seconds[index] = time.perf_counter() - began
                 score = self.criterion.of_fold(y, kept, weights)
                 # Only a race compares the losses of rows.
                 score = score if self.drops else score._replace(losses=np.empty(0))

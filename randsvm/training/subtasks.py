@@ -225,8 +225,9 @@ class Subtasks:
             if key not in kept:
                 kept[key] = KernelMatrix(self.D, problem, float64)
             kept.move_to_end(key)
-            # All have the same size; the one that was used last stays.
-            while len(kept) > 1 and len(kept) * kept[key].nbytes > self.resources.memory // 4:
+            # All have the same size. Those that were used last stay, in half of the memory: data of
+            # so few rows hardly needs any.
+            while len(kept) > 1 and len(kept) * kept[key].nbytes > self.resources.memory // 2:
                 kept.popitem(last=False)
             return kept[key]
 

@@ -57,7 +57,7 @@ class Logs:
         summary = SimpleNamespace(digest=found[0]["digest"], labels=["1", "2"])
         self.D: Any = SimpleNamespace(n=24, summary=summary)
         self.words = {one["values"]["C"]: one["configuration"].split(" ") for one in found}
-        self.candidates = [({"C": C}, KernelParams(C=C)) for C in self.words]
+        self.candidates = [KernelParams(C=C) for C in self.words]
 
     def make(self, chance: random.Random) -> bytes:
         return self.damage(self.valid, chance)
@@ -73,7 +73,7 @@ class Logs:
             SimpleNamespace(families=[[i] for i in range(len(own))], scored=lambda *_: iter(()))
         )
         there = {configuration for configuration, digest in candidate_scores.logged}
-        known = [one for one in self.candidates if " ".join(self.words[one[1].C]) in there]
+        known = [one for one in self.candidates if " ".join(self.words[one.C]) in there]
         same = {digest for _, digest in candidate_scores.logged} == {self.D.summary.digest}
         candidate_scores.stage(known if same else [], self.D.n)
         for one in candidate_scores.ranked:
