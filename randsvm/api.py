@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from randsvm.errors import ParameterError
@@ -130,7 +129,7 @@ def train(
         limits=make_parameters(Limits, values),
         data_params=make_parameters(DataParams, values),
         resources=make_parameters(Resources, values),
-        search=replace(make_parameters(Search, values), grid=grid(groups, values), earlier=earlier),
+        search=make_parameters(Search, values, grid=grid(groups, values), earlier=earlier),
         given=frozenset(values),
     )
     # Only the modules of training that the algorithm needs are imported.

@@ -142,14 +142,14 @@ def ineffective_flags(parameters: Options) -> list[str]:
     return [flag for flag in changed_flags(parameters) if flag in unused]
 
 
-def make_parameters(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
+def make_parameters(group: type[Parameters], given: Mapping[str, Any], **others: Any) -> Parameters:
     """Return the parameters with the values in `given`; a grid contributes its first value.
 
-    Raise ParameterError for values that do not go together.
+    others: fields that are not options. Raise ParameterError for values that do not go together.
     """
     specs = {f.name: spec for f, spec in option_fields(group)}
     first = {name: grid_values(specs[name], several)[0] for name, several in grid([group], given)}
-    return group(**{name: given[name] for name in specs if name in given} | first)
+    return group(**{name: given[name] for name in specs if name in given} | first | others)
 
 
 def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:
