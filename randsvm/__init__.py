@@ -6,8 +6,6 @@
 SVC, NuSVC, SVR, NuSVR, OneClassSVM, LinearSVC and LinearSVR need scikit-learn.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -112,10 +112,6 @@ class OutputError(RandsvmError):
     exit_code = 73
 
 
-class ReplacementError(OutputError):
-    """An output file exists and has other content than the output, so it is not replaced."""
-
-
 class ClusterError(RandsvmError):
     """The cluster cannot be reached, or stops working."""
 

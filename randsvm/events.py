@@ -8,8 +8,6 @@ Signals are cooperative: a handler only records the signal (`interrupt`), and th
 seconds and checks, and every loop that runs for a second emits an event or checks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator

@@ -23,7 +23,6 @@ from randsvm.errors import (
     OutputError,
     ParameterError,
     RandsvmError,
-    ReplacementError,
     TransferError,
     WriteError,
 )
@@ -275,8 +274,12 @@ def create_output(path: str) -> Iterator[BinaryIO]:
         return
     temporary = target.with_name(f".{target.name[:50]}.{os.urandom(8).hex()}")
     try:
+        # The kernel applies the umask: reading it would change it for all threads.
+        wanted, flags = 0o666 if mode is None else stat.S_IMODE(mode), os.O_CREAT | os.O_EXCL
         with _creating(path):
-            descriptor = _create(temporary, mode)
+            descriptor = os.open(temporary, os.O_RDWR | flags, wanted & 0o777)
+            if mode is not None:
+                os.fchmod(descriptor, wanted)
         with _writing(path), os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
@@ -320,18 +323,6 @@ def _is_replaceable(mode: int | None) -> bool:
     return mode is None or stat.S_ISREG(mode)
 
 
-def _create(path: Path, mode: int | None) -> int:
-    """Create a file with its permissions, and return a descriptor for reading and writing.
-
-    The kernel applies the umask: reading it would change it for all threads.
-    """
-    wanted = 0o666 if mode is None else stat.S_IMODE(mode)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, wanted & 0o777)
-    if mode is not None:
-        os.fchmod(descriptor, wanted)
-    return descriptor
-
-
 def _sync_folder(folder: Path) -> None:
     # A rename is durable once its folder is synced; not every file system supports that.
     with contextlib.suppress(OSError):
@@ -366,7 +357,7 @@ def check_output(
 ) -> None:
     """Raise OutputError if `path` cannot be created, before the work for it begins.
 
-    Raise ReplacementError if it exists and has content of another type, such as a data set. This
+    Raise it, too, if the file exists and has content of another type, such as a data set. This
     function writes nothing.
 
     kind: name of the type, for the message. recognised: called with the first bytes; None: any type
@@ -384,9 +375,9 @@ def check_output(
     with _creating(path):
         head = first_bytes(path)
     if head and not recognised(head):
-        raise ReplacementError(
+        raise OutputError(
             f"cannot create {path}: the file exists and is not {kind}, so it is not replaced: "
-            f"choose another name"
+            f"give the output another name"
         )
 
 

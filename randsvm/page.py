@@ -4,8 +4,6 @@ The page needs no network and no script. Its pictures are SVG in the page, in th
 text, so that it is readable on dark and light screens and on paper.
 """
 
-from __future__ import annotations
-
 import html
 import io
 import platform

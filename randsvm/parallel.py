@@ -4,8 +4,6 @@ A call that runs in a thread of a pool cannot be killed. It ends early by an exc
 of its events raises `Cancelled` once the result is no longer needed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -182,7 +182,7 @@ def test_messages_name_no_options_of_the_commands(tmp_path):
         randsvm.train(randsvm.Arrays(X, y / 2))
     path = tmp_path / "a.txt"
     path.write_text("a text\n")
-    with pytest.raises(OutputError, match=r"choose another name$"):
+    with pytest.raises(OutputError, match=r"give the output another name$"):
         randsvm.train(randsvm.Arrays(X, y), path)
     with pytest.warns(UserWarning, match="decision value") as found:
         randsvm.SVC(gamma=0).fit(X, y)

@@ -1,7 +1,5 @@
 """The lines about events on standard error, and the results on standard output."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 docs/file-formats.md describes the records.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

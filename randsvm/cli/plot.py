@@ -1,7 +1,5 @@
 """randsvm-plot: pictures of trainings, searches and models, and a page about a training."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """randsvm-predict: predictions by a model; its certificate, description, export and explanation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The process of a command: signals, errors as one line and an exit code, imports, the end."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os
@@ -21,7 +19,6 @@ from randsvm.errors import (
     Interrupted,
     OutOfMemoryError,
     RandsvmError,
-    ReplacementError,
     TransferError,
 )
 from randsvm.files import make_standard_input_patient
@@ -96,22 +93,17 @@ def _exit_code(command: Callable[..., object], name: str) -> int:
         return exit_.code if isinstance(exit_.code, int) else 1
     except Exception as error:  # noqa: BLE001
         code, reason = ending_of(error)
-        if isinstance(error, ReplacementError):
-            reason += " (the last of several names is the output)"
         if code == BUG and not isinstance(error, RandsvmError):
             import traceback
 
             traceback.print_exc()
         elif code != BROKEN_PIPE:
             # A message about data begins with file:line:column, as those of compilers do.
-            _say(reason if isinstance(error, DataError) else f"{name}: {reason}")
+            line = reason if isinstance(error, DataError) else f"{name}: {reason}"
+            with contextlib.suppress(OSError, Interrupted):  # the exit code reports the error too
+                click.echo(line.encode("utf-8", "backslashreplace"), err=True)
         return code
     return 0
-
-
-def _say(line: str) -> None:
-    with contextlib.suppress(OSError, Interrupted):  # the exit code reports the error too
-        click.echo(line.encode("utf-8", "backslashreplace"), err=True)
 
 
 def _leave(code: int) -> NoReturn:

@@ -1,7 +1,5 @@
 """randsvm-train: one command for each algorithm."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any

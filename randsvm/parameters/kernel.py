@@ -1,7 +1,5 @@
 """Kernels: their names and parameters, the default of gamma, and which are semidefinite."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Define options: their names, help and kinds of values, and write them as a command line."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, NamedTuple, TypeAlias, TypeVar

@@ -4,8 +4,6 @@
 size. ValueErrors become errors of the caller.
 """
 
-from __future__ import annotations
-
 import math
 import numbers
 import operator
