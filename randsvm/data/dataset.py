@@ -389,34 +389,11 @@ class Dataset:
         # Keys are uniform: almost always at least m rows are below this limit.
         share = min(1.0, (m + 8 * math.sqrt(m) + 8) / self.n)
         limit = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
-
-        def smallest(shard: Shard) -> SmallestKeys:
-            keys = draw.keys(shard.start, shard.stop)
-            low = np.flatnonzero(keys <= limit)
-            return SmallestKeys(m, len(low), low + shard.start, keys[low])
-
-        parts = list(self.map(smallest))
-        rows, keys = (np.concatenate([getattr(p, of) for p in parts]) for of in ("rows", "keys"))
+        keys = draw.keys(0, self.n)
+        rows = np.flatnonzero(keys <= limit)
         if len(rows) < m:
-            rows, keys = np.arange(self.n), draw.keys(0, self.n)
-        return np.sort(SmallestKeys.of(m, rows, keys).rows)
-
-    def sample_of_each_class(self, draw: Draw, m: int) -> np.ndarray:
-        """Return the numbers of the m rows of smallest key for each distinct y, ascending."""
-
-        def smallest(shard: Shard) -> dict[float, SmallestKeys]:
-            keys = draw.keys(shard.start, shard.stop)
-            y, found = self.labels_of(shard), {}
-            for label in distinct(y):
-                local_rows = np.flatnonzero(y == label)
-                found[label] = SmallestKeys.of(m, local_rows + shard.start, keys[local_rows])
-            return found
-
-        merged: dict[float, SmallestKeys] = {}
-        for report in self.map(smallest):
-            for label, kept in report.items():
-                merged[label] = merged[label] + kept if label in merged else kept
-        return np.sort(np.concatenate([kept.rows for kept in merged.values()]))
+            rows = np.arange(self.n)
+        return np.sort(SmallestKeys.of(m, rows, keys[rows]).rows)
 
     def close(self) -> None:
         """Free the rows without waiting for threads: those of a cancelled scan end with their
@@ -436,8 +413,10 @@ def random_subset(D: Dataset, r: int, rng: Draws) -> np.ndarray:
     draw = rng.next()
     rows = D.sample(draw, r)
     if D.targets is not None:
-        classes = len(distinct(D.targets))
-        least = D.sample_of_each_class(draw, min(CLASS_ROWS, r // (2 * classes)))
+        classes, y, keys = distinct(D.targets), D.labels(), draw.keys(0, D.n)
+        few = min(CLASS_ROWS, r // (2 * len(classes)))
+        of_classes = [np.flatnonzero(y == label) for label in classes]
+        least = np.concatenate([SmallestKeys.of(few, of, keys[of]).rows for of in of_classes])
         missing = least[np.isin(least, rows, invert=True)]
         if len(missing):
             rows = sorted_union(D.sample(draw, r - len(missing)), least)
@@ -467,7 +446,7 @@ def fitted_scaling(D: Dataset, name: str, zero_based: bool = False) -> Scaling:
     if name == "unit":
         return Scaling(name)
     found = statistics_of(D)
-    centred = found.stored >= (0 if D.nnz >= SPARSE * D.n * D.d else SPARSE * found.n)
+    centred = found.nonzeros >= (0 if D.nnz >= SPARSE * D.n * D.d else SPARSE * found.n)
     if D.summary.columns is not None:
         for column, start in D.summary.columns.with_starts(zero_based):
             if column.categories is not None:

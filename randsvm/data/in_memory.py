@@ -108,9 +108,7 @@ def _weights(arrays: Arrays, n: int) -> np.ndarray | None:
         weights: np.ndarray = np.array(arrays.weights, np.float64)
     except (TypeError, ValueError) as error:
         raise ContentError(f"weights: expected numbers, found others: {error}") from None
-    if weights.shape != (n,):
-        found = len(weights) if weights.ndim == 1 else f"an array of shape {weights.shape}"
-        raise ContentError(f"weights: expected {n}, one for each row of X, found {found}")
+    _check_length("weights", weights, n)
     bad = ~in_range(weights)
     if bad.any():
         row = int(np.argmax(bad))
@@ -121,12 +119,17 @@ def _weights(arrays: Arrays, n: int) -> np.ndarray | None:
     return weights
 
 
+def _check_length(name: str, of_rows: np.ndarray, n: int) -> None:
+    """Raise ContentError unless an array has one value for each of n rows."""
+    if of_rows.shape != (n,):
+        found = len(of_rows) if of_rows.ndim == 1 else f"an array of shape {of_rows.shape}"
+        raise ContentError(f"{name}: expected {n}, one for each row of X, found {found}")
+
+
 def _groups(arrays: Arrays, n: int) -> np.ndarray:
     """Return the number of the group of each row, (n,) int64. Raises ContentError."""
     groups = np.asarray(arrays.groups)
-    if groups.shape != (n,):
-        found = len(groups) if groups.ndim == 1 else f"an array of shape {groups.shape}"
-        raise ContentError(f"groups: expected {n}, one for each row of X, found {found}")
+    _check_length("groups", groups, n)
     try:
         return np.unique(groups, return_inverse=True)[1].astype(np.int64)
     except TypeError as error:
@@ -227,8 +230,7 @@ def _labels(arrays: Arrays, n: int, options: ParseOptions) -> tuple[np.ndarray, 
     y = np.zeros(n, int) if arrays.y is None else np.asarray(arrays.y).ravel()
     if arrays.y is None and not options.any_label:
         raise ContentError("y: expected a label or target for each row, found None")
-    if len(y) != n:
-        raise ContentError(f"y: expected {n} labels, one for each row of X, found {len(y)}")
+    _check_length("y", y, n)
     if options.labels == "number":
         targets = y.astype(np.float64)
         if not np.isfinite(targets).all():

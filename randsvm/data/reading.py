@@ -103,13 +103,14 @@ class ParseOptions:
 class FirstPass:
     """Makes chunks of blocks of rows, whatever their source, and sums them up.
 
-    classes: whether y has class numbers. written: the largest feature index in the data.
+    classes: whether y has class numbers. written: the largest feature index in the data. last: the
+    largest number of a row of a precomputed kernel.
     """
 
     def __init__(self, options: ParseOptions) -> None:
         self.options, self.classes = options, options.labels == "class"
         self.n = self.nnz = self.queries = self.zero_weights = self.written = 0
-        self.weight = 0.0
+        self.weight, self.last = 0.0, Spelling("0", 1, 1)
         self.float64 = self.weighted = False
         self.digests: list[bytes] = []
         # The number of rows of each class, and the sum of their weights.
@@ -149,6 +150,7 @@ class FirstPass:
             numbers = row_numbers(block.indptr, block.indices, block.values)
             self.features = sorted_union(self.features, np.unique(numbers).astype(np.int32))
             self.written = max(self.written, int(block.features[-1]))
+            self.last = max(self.last, block.number, key=lambda one: int(one.text))
 
     def _add(self, chunk: RawChunk) -> None:
         self.n += len(chunk.y)
@@ -209,38 +211,29 @@ def labelled_blocks(
     known: learns the labels; its path is that of the current file. weights: of the rows, from a
     file of their own. watch: receives the events. options: of `read`, such as labels and jobs.
     """
-    progress = ReadingProgress(paths, watch)
-    for path in paths:
+    for path, listener in with_progress(paths, watch):
         known.path = path
-        with closing(read(path, watch=progress.on_event, **options)) as blocks:
+        with closing(read(path, watch=listener, **options)) as blocks:
             for block in blocks:
                 own = block if weights is None else weights.of(block)
                 yield own if options["labels"] == "number" else replace(own, y=known.classes(own))
-        progress.next_file()
     if weights is not None:
         weights.check_end()
 
 
-class ReadingProgress:
-    """Reports the progress of one pass over several files as that of one. watch: receives the
-    events."""
+def with_progress(paths: Sequence[str], watch: Watch) -> Iterator[tuple[str, Watch]]:
+    """Yield each file, and the listener of its events, which reports the progress of all files."""
+    sizes = [size_of(path) for path in paths]
+    total, before = None if None in sizes else sum(filter(None, sizes)), 0
 
-    def __init__(self, paths: Sequence[str], watch: Watch) -> None:
-        self.watch = watch
-        sizes = [size for path in paths if (size := size_of(path)) is not None]
-        self.several = len(paths) > 1
-        self.total = sum(sizes) if len(sizes) == len(paths) else None
-        self.before = self.done = 0
+    def listener(event: object) -> None:
+        if isinstance(event, Progress) and len(paths) > 1 and event.stage == "reading":
+            event = event._replace(done=before + event.done, total=total)
+        watch(event)
 
-    def on_event(self, event: object) -> None:
-        """Pass on an event of the current file, with the progress of all files."""
-        if isinstance(event, Progress) and self.several and event.stage == "reading":
-            self.done = self.before + event.done
-            event = event._replace(done=self.done, total=self.total)
-        self.watch(event)
-
-    def next_file(self) -> None:
-        self.before = self.done
+    for path, size in zip(paths, sizes, strict=True):
+        yield path, listener
+        before += size or 0
 
 
 @contextmanager
@@ -258,16 +251,8 @@ def reader_of(
     # Imported here because few runs read tables.
     from randsvm.data import table
 
-    progress = ReadingProgress(paths, emit)
     with table.opener_of(paths, tmpdir) as opener:
-        columns = table.learn(
-            paths,
-            options.table,
-            jobs,
-            opener,
-            watch=progress.on_event,
-            next_file=progress.next_file,
-        )
+        columns = table.learn(with_progress(paths, emit), options.table, jobs, opener)
         group = options.table.group
         keep = () if group is None else (group,)
         yield partial(table.read_blocks, columns=columns, opener=opener, keep=keep), columns
@@ -288,16 +273,6 @@ def read_files(
     name, weights = joint_name(paths), None
     if options.row_weights is not None:
         weights = RowWeights(options.row_weights, name)
-    # The largest number of a row of a precomputed kernel, and its file.
-    last = "", Spelling("0", 1, 1)
-
-    def noted(blocks: Iterable[ParsedRows]) -> Iterator[ParsedRows]:
-        nonlocal last
-        for block in blocks:
-            if block.number is not None and int(block.number.text) > int(last[1].text):
-                last = labels.path, block.number
-            yield block
-
     # After an error this thread ends the threads of the reader. If the garbage collector ended
     # them, it could do so in a thread that is just starting, which is a deadlock.
     with (
@@ -315,7 +290,7 @@ def read_files(
             )
         ) as blocks,
     ):
-        for chunk in found.chunks(noted(blocks)):
+        for chunk in found.chunks(blocks):
             keep(chunk)
     if not found.n:
         problem = "expected a row, found an empty file"
@@ -328,11 +303,10 @@ def read_files(
         path, first = labels.places[summary.counts.index(0)]
         problem = f"expected a weight above 0 in a row of label {first.text}, found only 0"
         raise DataError(display_name(path), first.line, first.column, problem)
-    path, number = last
-    if int(number.text) > found.written:
+    if int(found.last.text) > found.written:
         problem = (
             f"expected a number of a row up to {found.written}, the last column of kernel values, "
-            f"found {number.text}"
+            f"found {found.last.text}"
         )
-        raise DataError(display_name(path), number.line, number.column, problem)
+        raise DataError(name, found.last.line, found.last.column, problem)
     return summary

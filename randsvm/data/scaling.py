@@ -21,8 +21,8 @@ SPARSE = 0.5
 class Statistics:
     """Statistics of each feature over n rows: minimum, maximum, mean, sum of squared deviations.
 
-    Each is (d,) float64; a missing feature counts as 0. stored : (d,) int64, the numbers of stored
-    values. Statistics of disjoint sets of rows can be added.
+    Each is (d,) float64; a missing feature counts as 0. nonzeros : (d,) int64, the numbers of
+    values that are not 0. Statistics of disjoint sets of rows can be added.
     """
 
     n: int
@@ -30,23 +30,22 @@ class Statistics:
     high: np.ndarray
     mean: np.ndarray
     squares: np.ndarray
-    stored: np.ndarray
+    nonzeros: np.ndarray
 
     @staticmethod
     def of(X: CsrMatrix) -> Statistics:
         m, d = X.shape
-        stored = np.bincount(X.indices, minlength=d)
-        if X.nnz >= SPARSE * m * d:
-            dense = X.toarray().astype(np.float64)
-            mean = dense.mean(axis=0)
-            squares = np.square(dense - mean).sum(axis=0)
-            return Statistics(m, dense.min(axis=0), dense.max(axis=0), mean, squares, stored)
-        values = X.data.astype(np.float64)
-        low, high = (_with_zeros(X, f) for f in (np.minimum, np.maximum))
-        mean = np.bincount(X.indices, values, d) / m
-        deviations = np.square(values - mean[X.indices])
-        squares = np.bincount(X.indices, deviations, d) + (m - stored) * mean**2
-        return Statistics(m, low, high, mean, squares, stored)
+        # A zero may be written or omitted.
+        kept = X.data != 0
+        columns, values = X.indices[kept], X.data[kept].astype(np.float64)
+        nonzeros = np.bincount(columns, minlength=d)
+        low, high = (np.where(nonzeros < m, 0.0, start) for start in (np.inf, -np.inf))
+        np.minimum.at(low, columns, values)
+        np.maximum.at(high, columns, values)
+        mean = np.bincount(columns, values, d) / m
+        deviations = np.square(values - mean[columns])
+        squares = np.bincount(columns, deviations, d) + (m - nonzeros) * mean**2
+        return Statistics(m, low, high, mean, squares, nonzeros)
 
     def __add__(self, other: Statistics) -> Statistics:
         """Return the statistics of both, without cancellation for large means (Chan, Golub, LeVeque
@@ -59,7 +58,7 @@ class Statistics:
             np.maximum(self.high, other.high),
             self.mean + difference * (other.n / n),
             self.squares + other.squares + difference**2 * (self.n * other.n / n),
-            self.stored + other.stored,
+            self.nonzeros + other.nonzeros,
         )
 
     @property
@@ -141,17 +140,6 @@ class Scaling:
         """Return the scaling of some of the features. seen : (k,), their positions."""
         shift, factor = (None if a is None else a[seen] for a in (self.shift, self.factor))
         return Scaling(self.name, shift, factor)
-
-
-def _with_zeros(X: CsrMatrix, extreme: np.ufunc) -> np.ndarray:
-    """Return the smallest or largest value of each column, zeros included, (d,) float64."""
-    starts, _, values = X.by_columns()
-    found, filled = np.zeros(X.shape[1]), np.flatnonzero(starts[:-1] < starts[1:])
-    if len(filled):
-        found[filled] = extreme.reduceat(values, starts[filled])
-    has_zero = np.diff(starts) < X.shape[0]
-    found[has_zero] = extreme(found[has_zero], 0.0)
-    return found
 
 
 def _within_float32(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -13,7 +13,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -793,25 +793,23 @@ def _shell_record(field: str) -> str:
 
 
 def learn(
-    paths: Sequence[str],
+    paths: Iterable[tuple[str, Watch]],
     options: TableOptions,
     jobs: int,
     opener: Opener,
     *,
-    watch: Watch = silent,
-    next_file: Callable[[], None] = lambda: None,
     block_size: int = BLOCK_SIZE,
 ) -> Columns:
     """Return the columns of files with the same columns. Raises DataError.
 
     A column is a number if all its fields are numbers or missing; a mixture of numbers and texts
-    is refused unless the column is named as categorical. next_file: called after each file.
+    is refused unless the column is named as categorical. paths: with the listeners of their events
     """
     learnt: dict[str, _Learnt] = {}
-    label, others, rows, hint = None, list[tuple[int, str]](), 0, ""
-    first = files.display_name(paths[0])
+    label, others, rows, hint, first = None, list[tuple[int, str]](), 0, "", ""
     missing = tuple(text.strip(" \t") for text in fields_of(options.missing))
-    for path in paths:
+    for path, watch in paths:
+        first = first or files.display_name(path)
         with _opened(path, options.format, options.header, opener, watch, block_size) as table:
             _check_names(table)
             hint, left_out = table.hint, _left_out(table, options)
@@ -834,7 +832,6 @@ def learn(
                 if options.header:
                     others = [(i, s) for i, s in enumerate(table.names) if s in left_out]
             rows += _learn_file(table, learnt, missing, options.fill, jobs)
-        next_file()
     if not rows:
         problem = f"expected rows after the names of the columns, found none{_hint(hint)}"
         raise DataError(first, 1, 1, problem)

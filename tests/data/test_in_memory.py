@@ -80,7 +80,7 @@ def test_labels_have_the_spelling_and_order_of_a_file(y, labels):
         (sparse.csr_matrix([[0, 0], [0, np.inf]]), [1, 2], r"X\[1, 1\]: .* found infinity"),
         ([1.0, 2.0], [1, 2], "X: expected two dimensions, rows and features, found 1"),
         (np.empty((0, 2)), [], "X: expected a row, found none"),
-        ([[1.0], [2.0]], [1], "y: expected 2 labels, one for each row of X, found 1"),
+        ([[1.0], [2.0]], [1], "y: expected 2, one for each row of X, found 1"),
         ([[1.0], [2.0]], None, "y: expected a label or target for each row, found None"),
         ([[1.0], [2.0]], [1.5, 2], "y: .*expected a whole number as class"),
         ([[1.0], [2.0]], ["1", "1.0"], "y: expected different labels"),
