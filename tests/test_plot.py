@@ -4,7 +4,6 @@ import html.parser
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -276,9 +275,3 @@ def test_a_picture_replaces_only_a_picture(run, tmp_path):
     target.write_text("precious")
     assert "not a picture" in str(command("convergence", log, "-o", target).exception)
     assert target.read_text() == "precious"
-
-
-@pytest.mark.parametrize("name", ["train", "predict"])
-def test_the_other_commands_do_not_import_matplotlib(name):
-    code = f"import sys, randsvm.cli.{name}, randsvm.api; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -42,16 +42,12 @@ from randsvm.parameters.values import (
     Whole,
 )
 
-SCALINGS = ("minmax", "standard", "unit")
-MISSING = ("mean",)
 # The metrics of --select-by for each kind of task; the first is the default.
 METRICS_OF_TASK = {
     "svc": ("accuracy", "balanced-accuracy", "auc", "f1", "log-loss"),
     "one-class": ("accuracy",),
     "svr": ("squared-error", "absolute-error"),
 }
-SELECTION_METRICS = tuple(dict.fromkeys(itertools.chain(*METRICS_OF_TASK.values())))
-GROUPINGS = ("qid", "time")
 FORMATS = ("svmlight", "csv", "tsv", "parquet")
 
 
@@ -104,7 +100,7 @@ class DataParams(Options):
     )
     scale: str | None = option(
         None,
-        Choice(*SCALINGS),
+        Choice("minmax", "standard", "unit"),
         "--scale",
         help="Scale features to [-1, 1], to mean 0 and variance 1, or rows to length 1; the model "
         "scales what it predicts. Sparse rows stay sparse.",
@@ -166,7 +162,7 @@ class DataParams(Options):
     )
     missing: str | None = option(
         None,
-        Choice(*MISSING),
+        Choice("mean"),
         "--missing",
         help="mean: a missing number in a table becomes the mean of its column, and a missing text "
         "none of the categories.  [default: it is an error]",
@@ -245,7 +241,7 @@ class Search(Options):
     )
     select_by: str | None = option(
         None,
-        Choice(*SELECTION_METRICS, metavar="METRIC"),
+        Choice(*dict.fromkeys(itertools.chain(*METRICS_OF_TASK.values())), metavar="METRIC"),
         "--select-by",
         help="Metric that decides between combinations: accuracy, balanced-accuracy, auc, f1 (mean "
         "of the classes), log-loss, squared-error or absolute-error; auc and log-loss are for two "
@@ -254,7 +250,7 @@ class Search(Options):
     )
     groups: str | None = option(
         None,
-        Choice(*GROUPINGS),
+        Choice("qid", "time"),
         "--groups",
         help="qid: the rows of one qid:, or of one text in --group-column, stay in one fold. time: "
         "each fold trains on the rows before those that it holds out, in file order.",
@@ -419,7 +415,6 @@ class Resources(Options):
         return self.libsvm_cache or self.memory / 4 / MEGABYTE
 
 
-LABEL_SPELLINGS = ("file", "libsvm")
 EXPORT_FORMATS = ("c", "onnx")
 
 
@@ -459,7 +454,7 @@ class PredictParams(Options):
     )
     labels: str = option(
         "file",
-        Choice(*LABEL_SPELLINGS),
+        Choice("file", "libsvm"),
         "--labels",
         help="How labels are spelled: as in the training file (+1), or as svm-predict does (1).",
         group=OUTPUT,

@@ -83,7 +83,6 @@ CRAMMER_SINGER = "MCSVM_CS"
 LOSS_NAMES = tuple(name for name in LOSSES if name != OUTSIDE)
 # The losses of a regression. The second is the square of the first.
 REGRESSION_LOSSES = ("epsilon-insensitive", "squared-epsilon-insensitive")
-MULTICLASS_NAMES = ("ovr", "crammer-singer")
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class SgdParams(MachineParams):
     )
     multiclass: str | None = inherited(
         "multiclass",
-        kind=Choice(*MULTICLASS_NAMES),
+        kind=Choice("ovr", "crammer-singer"),
         help="Decision functions of three or more classes: one against the rest, or all at once.  "
         "[default: ovr]",
     )

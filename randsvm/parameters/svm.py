@@ -32,12 +32,8 @@ from randsvm.parameters.values import (
     Whole,
 )
 
-# Tasks in LIBSVM's order: the position of a task is its number.
-TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
 NU_TASKS = ("nu-svc", "nu-svr")
 TASKS_WITHOUT_COST = ("one-class", "nu-svc")
-# One against one; one against the rest.
-MULTICLASS_NAMES = ("ovo", "ovr")
 # Largest number of labels in an error message.
 MAX_LISTED_LABELS = 10
 # The ranges of LIBSVM's grid.py.
@@ -170,7 +166,8 @@ class MachineParams(Options):
 
     task: str = option(
         "svc",
-        Choice(*TASK_NAMES),
+        # In LIBSVM's order: the position of a task is its number.
+        Choice("svc", "nu-svc", "one-class", "svr", "nu-svr"),
         "-s",
         "--task",
         help="What is trained: classes (LIBSVM's 0; 1 with nu in place of C), epsilon-regression "
@@ -240,7 +237,7 @@ class MachineParams(Options):
     )
     multiclass: str | None = option(
         None,
-        Choice(*MULTICLASS_NAMES),
+        Choice("ovo", "ovr"),
         "--multiclass",
         help="Decision functions of three or more classes: one against one, by votes, as in "
         "LIBSVM, or one against the rest.  [default: ovo; ovr with --components]",

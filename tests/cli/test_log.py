@@ -14,15 +14,6 @@ from learning import answer_of, board, gaussians, learn, optimum
 
 WORDS = "-t 2 -g 5"
 GAP = ("randsvm", *WORDS.split(), "--gap", 0.001, "--sample-size", 250)
-FIELDS = {
-    "seconds",
-    "working_set",
-    "support_vectors",
-    "violators",
-    "primal",
-    "dual",
-    "gap",
-}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +48,6 @@ def test_each_iteration_is_one_object_and_its_numbers_are_right(tmp_path, path, 
     assert len(rounds) > 2
     assert [event["number"] for event in rounds] == [*range(1, len(rounds) + 1)]
     for event in rounds:
-        assert set(event) >= FIELDS
         assert event["bounded"] <= event["support_vectors"]
         assert event["dual"] <= whole.primal * (1 + 1e-6)
         assert event["primal"] >= whole.dual * (1 - 1e-6)

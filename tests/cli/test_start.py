@@ -81,7 +81,8 @@ def test_a_small_run_imports_what_it_works_with(folder, algorithm):
     assert "randsvm.models.prediction" not in trained
     for found in (trained, predicted):
         assert "randsvm.models.certification" not in found
-        assert not {name.partition(".")[0] for name in found} & {"scipy", "tqdm", "distributed"}
+        libraries = {"scipy", "tqdm", "distributed", "matplotlib"}
+        assert not {name.partition(".")[0] for name in found} & libraries
 
 
 def test_an_import_of_the_commands_changes_no_setting_of_the_process():
