@@ -97,15 +97,12 @@ class RegressionErrors(Metric):
         self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
         p: np.ndarray | None,
     ) -> None:  # fmt: skip
-        total = float(weights.sum())
-        if not total:
-            return
-        error, pairs = predicted - y, np.column_stack([y, predicted])
-        # With this formula the mean of equal pairs is exactly that pair.
-        mean = pairs[0] + weights @ (pairs - pairs[0]) / total
-        deviations = pairs - mean
-        products = (deviations.T * weights) @ deviations
-        self._join(total, [weights @ error**2, weights @ np.abs(error)], mean, products)
+        if total := float(weights.sum()):
+            error, pairs = predicted - y, np.column_stack([y, predicted])
+            # With this formula the mean of equal pairs is exactly that pair.
+            mean = pairs[0] + weights @ (pairs - pairs[0]) / total
+            products = ((pairs - mean).T * weights) @ (pairs - mean)
+            self._join(total, [weights @ error**2, weights @ np.abs(error)], mean, products)
 
     def _join(self, total: float, sums: Any, mean: np.ndarray, products: np.ndarray) -> None:
         """Add the sums of rows of weight `total`, which `labelled_weight` counts already.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,8 +103,6 @@ def predict(
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
-    if params.coverage is not None and loaded.conformal is None:
-        raise ModelError(f"{model}: expected a model that was trained with --conformal")
     prediction = _FilePrediction(paths, model, loaded, resources or Resources(), params)
     files.check_output(output, *prediction.replaceable)
     with listening(watch):
@@ -133,14 +131,12 @@ def predict(
 
 
 def holds_predictions(head: bytes) -> bool:
-    """Return whether a file with this beginning holds predictions.
+    """Return whether a file with these first lines holds predictions.
 
     Its lines are a label, numbers, or a label and numbers; with probabilities the first line names
     the labels. Rows of svmlight contain index:value, and models contain words.
     """
     lines = head.splitlines()
-    if len(head) == files.FILE_TYPE_BYTES:
-        lines = lines[:-1]  # it may be truncated
     if lines and lines[0].startswith(LABEL_SETS.encode()):
         return not any(set(line) & set(b"\0:") for line in lines)
     if lines and lines[0].startswith((b"labels ", b"label normal outlier")):
@@ -149,34 +145,12 @@ def holds_predictions(head: bytes) -> bool:
     return all(_is_prediction(line.split()) for line in set(lines))
 
 
-def _has_no_fields(head: bytes) -> bool:
-    """Return whether a file with this beginning holds predictions, not a table of fields."""
-    return not set(b",\t") & set(head) and holds_predictions(head)
-
-
 def _is_prediction(words: list[bytes]) -> bool:
     if not words or set(words[0]) & set(b"\0:"):
         return False
     cells = words[0].split(b",")
     is_table = len(cells) > 1 and all(map(is_number, cells))
     return not is_table and all(map(is_number, words[1:]))
-
-
-class _PredictionProgress:
-    """The progress of a prediction. The reader is some blocks ahead of the predicted rows."""
-
-    def __init__(self) -> None:
-        self.read = [Progress("predicting", 0, None, "B")]
-        self.block = 0
-
-    def on_event(self, progress: object) -> None:
-        assert isinstance(progress, Progress)
-        self.read.append(progress._replace(stage="predicting"))
-
-    def emit(self, share: float) -> None:
-        """Report progress. share : the predicted share of the current block."""
-        begin, end = self.read[self.block], self.read[min(self.block + 1, len(self.read) - 1)]
-        emit(end._replace(done=int(begin.done + share * (end.done - begin.done))))
 
 
 class _FilePrediction:
@@ -200,10 +174,12 @@ class _FilePrediction:
             self.metric = ConfusionMatrix(len(model.labels))
         self.coverage: CoverageCounts | None = None
         if params.coverage is not None:
-            assert model.conformal is not None, "predict checks it"
+            if model.conformal is None:
+                raise ModelError(f"{path}: expected a model that was trained with --conformal")
             largest = model.conformal.largest(params.coverage)
             self.coverage = CoverageCounts(params.coverage, largest)
-        self.progress = _PredictionProgress()
+        # The progress of the reader, which is some blocks ahead of the predicted rows.
+        self.read: list[Any] = [Progress("predicting", 0, None, "B")]
         self.unseen_values = 0
         self.unseen = np.empty(0, np.int32)
         self.rows = RowFiles(
@@ -214,17 +190,19 @@ class _FilePrediction:
         self.names = _written_labels(model, params.labels)
         if self.rows.kept or params.probabilities or params.coverage is not None:
             self.names = tuple(written_record([name], self.between) for name in self.names)
+        self.columns, self.first_line, self.written = self._form()
 
     def blocks(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
         """Yield the predictions of consecutive rows, and what is kept of each row."""
-        for block, found in self._predicted():
+        for number, (block, found) in enumerate(self._predicted()):
             end = 0
             for rows in found:
                 begin, end = end, end + len(rows.f)
                 self._count(rows, block, slice(begin, end))
                 yield rows, None if block.keys is None else block.keys[begin:end]
-                self.progress.emit(end / len(block))
-            self.progress.block += 1
+                before, after = self.read[number], self.read[min(number + 1, len(self.read) - 1)]
+                done = before.done + end / len(block) * (after.done - before.done)
+                emit(after._replace(stage="predicting", done=int(done)))
 
     def _count(self, rows: PredictedRows, block: ParsedRows, part: slice) -> None:
         """Count the predictions of some rows of a block."""
@@ -251,7 +229,7 @@ class _FilePrediction:
                 in_order = partial(pool.map_in_order, lambda call: call())
             else:
                 in_order = stack.enter_context(calls_on_cluster(resources.cluster, model))
-            for block in self.rows.blocks(self.progress.on_event, resources.threads):
+            for block in self.rows.blocks(self.read.append, resources.threads):
                 parts = slices(len(block), model.rows_at_once)
                 yield block, in_order(partial(predict, *csr_rows(block, part)) for part in parts)
 
@@ -280,35 +258,71 @@ class _FilePrediction:
         if self.rows.kept:
             header = files.encoded(self.header_line)[: files.FILE_TYPE_BYTES]
             return "a table of the same columns", lambda head: head.startswith(header)
-        holds = holds_predictions if self.rows.columns is None else _has_no_fields
+        fields = b"" if self.rows.columns is None else b",\t"
         odd = [files.encoded(name) for name in self.names if set(name) & set(' ,\t"')]
 
         def recognises(head: bytes) -> bool:
-            if odd and len(head) == files.FILE_TYPE_BYTES:
+            if len(head) == files.FILE_TYPE_BYTES:
                 head = head[: head.rfind(b"\n") + 1]  # the last line may be truncated
             for name in odd:
                 head = head.replace(name, b"label")
-            return holds(head)
+            return not set(fields) & set(head) and holds_predictions(head)
 
         return "a file of predictions", recognises
 
     @property
     def header_line(self) -> str:
-        """The first line: names of probability columns, or the one of label sets; else "".
+        """The first line; with kept columns, the names of all columns."""
+        if not self.rows.kept:
+            return self.first_line
+        names = [written_record([name], self.between) for name in self.rows.kept]
+        return self.between.join([*names, *self.columns]) + "\n"
 
-        With kept columns, the names of all columns.
+    def lines(self, rows: PredictedRows, keys: list[str] | None) -> bytes:
+        """Return the lines of some rows. keys : the kept fields of each row, as written."""
+        lines = self.written(rows)
+        if keys is not None:
+            lines = [self.between.join(fields) for fields in zip(keys, lines, strict=True)]
+        return files.encoded("\n".join([*lines, ""]))
+
+    # --- what a line contains --------------------------------------------------------------
+
+    def _form(self) -> tuple[list[str], str, Callable[[PredictedRows], list[str]]]:
+        """Return the names of the columns of the output, its first line without kept columns, and
+        the function that returns the line of each row.
         """
-        columns = self._column_names()
-        if self.rows.kept:
-            names = [written_record([name], self.between) for name in self.rows.kept]
-            return self.between.join([*names, *columns]) + "\n"
-        if self.coverage is not None and not self.model.is_regression:
-            return f"{LABEL_SETS} {self.coverage.asked:g}\n"
-        if not self.params.probabilities or self.model.is_regression:
-            return ""
-        if not self.model.is_one_class:
-            columns[0] = "labels"  # as svm-predict writes it
-        return " ".join(columns) + "\n"
+        model, params, count = self.model, self.params, len(self.model.b)
+        if self.coverage is not None and not model.is_regression:
+            return [], f"{LABEL_SETS} {self.coverage.asked:g}\n", self._sets
+        if params.scores:
+            scores = ["score"] if count == 1 else [f"score_{i + 1}" for i in range(count)]
+            return scores, "", self._numbers
+        if model.is_regression:
+            return ["prediction"], "", self._numbers
+        if not params.probabilities:
+            return ["label"], "", self._labels
+        if model.is_one_class:
+            return (names := ["label", "normal", "outlier"]), " ".join(names) + "\n", self._likely
+        # The first line is svm-predict's.
+        first_line = " ".join(["labels", *self.names]) + "\n"
+        return ["label", *self.names], first_line, self._likely
+
+    def _numbers(self, rows: PredictedRows) -> list[str]:
+        values = rows.f
+        if self.coverage is not None:
+            half = self.coverage.largest
+            values = np.column_stack([rows.f, rows.f - half, rows.f + half])
+        return [line.replace(" ", self.between) for line in join_rows(values)]
+
+    def _labels(self, rows: PredictedRows) -> list[str]:
+        return [self.names[index] for index in rows.predicted.tolist()]
+
+    def _likely(self, rows: PredictedRows) -> list[str]:
+        assert rows.probabilities is not None
+        # The number of digits is svm-predict's.
+        numbers = [[f"{p:.6g}" for p in row] for row in rows.probabilities.tolist()]
+        fields = zip(self._labels(rows), numbers, strict=True)
+        return [self.between.join([label, *row]) for label, row in fields]
 
     def _label_sets(self, rows: PredictedRows) -> tuple[np.ndarray, np.ndarray]:
         """Return the score of each class, and whether it is in the set, (m, classes) each."""
@@ -316,7 +330,7 @@ class _FilePrediction:
         scores = class_scores(rows.f, self.model.has_pairs)
         return scores, label_sets(scores, rows.predicted, self.coverage.largest)
 
-    def _lines_of_sets(self, rows: PredictedRows) -> list[str]:
+    def _sets(self, rows: PredictedRows) -> list[str]:
         """Return a line of labels for each row: the predicted label, then by rising score."""
         scores, sets = self._label_sets(rows)
         scores = np.where(sets, scores, np.inf)
@@ -326,45 +340,6 @@ class _FilePrediction:
             self.between.join([self.names[index] for index in row[:size]])
             for row, size in zip(order, sizes, strict=True)
         ]
-
-    def _column_names(self) -> list[str]:
-        """Return the names of the columns of the output without kept ones."""
-        if self.params.scores:
-            count = len(self.model.b)
-            return ["score"] if count == 1 else [f"score_{i + 1}" for i in range(count)]
-        if self.model.is_regression:
-            return ["prediction"]
-        if not self.params.probabilities:
-            return ["label"]
-        names = ("normal", "outlier") if self.model.is_one_class else self.names
-        return ["label", *names]
-
-    def lines(self, rows: PredictedRows, keys: list[str] | None) -> bytes:
-        """Return the lines of some rows. keys : the kept fields of each row, as written."""
-        lines = self._lines(rows)
-        if keys is not None:
-            lines = [self.between.join(fields) for fields in zip(keys, lines, strict=True)]
-        return files.encoded("\n".join([*lines, ""]))
-
-    def _lines(self, rows: PredictedRows) -> list[str]:
-        if self.coverage is not None and not self.model.is_regression:
-            return self._lines_of_sets(rows)
-        if self.coverage is not None:
-            half = self.coverage.largest
-            values = np.column_stack([rows.f, rows.f - half, rows.f + half])
-            return self._lines_of_numbers(values)
-        if self.params.scores or self.model.is_regression:
-            return self._lines_of_numbers(rows.f)
-        lines = [self.names[index] for index in rows.predicted.tolist()]
-        if rows.probabilities is not None:
-            # The number of digits is svm-predict's.
-            numbers = [[f"{p:.6g}" for p in row] for row in rows.probabilities.tolist()]
-            fields = zip(lines, numbers, strict=True)
-            lines = [self.between.join([label, *row]) for label, row in fields]
-        return lines
-
-    def _lines_of_numbers(self, values: np.ndarray) -> list[str]:
-        return [line.replace(" ", self.between) for line in join_rows(values)]
 
 
 def _written_labels(model: Model, labels: str) -> tuple[str, ...]:
