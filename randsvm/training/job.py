@@ -21,7 +21,7 @@ from randsvm.data.cache import is_cache
 from randsvm.data.columns import Frame
 from randsvm.data.dataset import Dataset, Source
 from randsvm.errors import OutOfTimeError, ParameterError
-from randsvm.events import Watch, listener, listening, silent
+from randsvm.events import Iteration, Watch, listener, listening, silent
 from randsvm.files import display_output
 from randsvm.models.model_text import check_is_not_model, check_replaces_model
 from randsvm.parameters.option import require
@@ -139,12 +139,13 @@ class Clock:
 
     began: the moment when the run began
     end: the moment when the time limit of the run is over; infinite without a limit
+    rounds: the number of rounds that it has passed on; it numbers them
     """
 
     def __init__(self, limit: float | None = None, watch: Watch = silent) -> None:
         self.began = time.perf_counter()
         self.end = inf if limit is None else self.began + limit
-        self.watch = watch
+        self.watch, self.rounds = watch, 0
         self._deadline: Callable[[], float] = never
 
     @property
@@ -184,8 +185,15 @@ class Clock:
                 f"--time-limit is over before there is a model: {name} is left as it was"
             ) from None
 
-    def __call__(self, event: object) -> None:
+    def pass_on(self, event: object) -> None:
+        """Pass an event on, also after the deadline."""
+        if isinstance(event, Iteration):
+            self.rounds += 1
+            event = event._replace(number=self.rounds)
         self.watch(event)
+
+    def __call__(self, event: object) -> None:
+        self.pass_on(event)
         if time.perf_counter() >= self._deadline():
             self._deadline = never
             raise TimeLimitError

@@ -18,7 +18,6 @@ from randsvm.arrays import distinct, median
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted
 from randsvm.events import (
-    Iteration,
     Notice,
     Reduced,
     Trained,
@@ -398,8 +397,6 @@ class KernelTrainingRun(BatchRun[KernelParams]):
     start_of: returns what a subtask starts from; see OldModel.starts. None: nothing
     solved: the solutions by the numbers of their subtasks, also those of interrupted ones
     under_way: the rounds of subtasks by their numbers
-    earlier_rounds: the number of rounds of the subtasks that are solved
-    reported_rounds: the number of rounds reported by subtasks that are solved side by side
     density_marks: what a model of novelty detection has for probabilities
     """
 
@@ -420,7 +417,6 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         self.start_of = start_of
         self.solved: dict[int, SubtaskSolution] = {}
         self.under_way: dict[int, Rounds] = {}
-        self.earlier_rounds = self.reported_rounds = 0
         self.density_marks: dict[str, Any] = {}
 
     def run(self) -> None:
@@ -454,7 +450,6 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             while rounds.continues(found):
                 found = rounds.with_evaluation(rounds.solve(latest))
             self.solved[number] = rounds.in_whole(self._completed(rounds, found))
-            self.earlier_rounds += found.rounds
         except TimeLimitError:
             if not self.has_model:
                 raise
@@ -478,7 +473,6 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             None if self.start_of is None else self.start_of(number, subtask),
             clock,
             self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.end),
-            self.earlier_rounds,
             self.concurrent_subtasks * subtasks.memory_sharers,
         )
 
@@ -534,10 +528,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             self._solve(number, clock)
 
     def _forward(self, event: object) -> None:
-        """Emit an event of a thread, with rounds numbered over all threads."""
-        if isinstance(event, Iteration):
-            self.reported_rounds += 1
-            event = event._replace(number=self.reported_rounds)
+        """Emit an event of a thread."""
         if isinstance(event, Notice):
             emit_once(event.text, event)
         else:
@@ -610,7 +601,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         counted = [one.violators for one in every if one.violators is not None]
         return Trained(
             model=self.name,
-            iterations=sum(one.rounds for one in every),
+            iterations=self.clock.rounds,
             support_vectors=len(self.machine.beta),
             # The coefficients of a reduced machine have no bounds.
             bounded=0 if self.reductions else count_bounded([one.SV for one in every]),

@@ -69,7 +69,7 @@ UNKNOWN = Certificate(inf, -inf)
 class Record:
     """The numbers of the rounds so far, and the best solutions, by running values.
 
-    rounds: the number of all rounds
+    rounds: the number of rounds over these rows
     scan_seconds: the seconds that a scan of all support vectors takes
     solution, primal: the solution with the lowest P, which does not fall monotonically
     dual_solution, dual: the solution with the highest D; None: no round over these rows had it.
@@ -356,7 +356,6 @@ class SubtaskSolution:
     evaluated: whether the certificate comes from a closing evaluation of the solution
     poor_fit: why the model fits other rows poorly; None: no reason was found, or none was sought
     changes: what --reduce has changed; None: it has not reduced the solution
-    rounds: their number
     """
 
     SV: KernelSolution
@@ -366,7 +365,6 @@ class SubtaskSolution:
     stopped: Stopped
     poor_fit: str | None = None
     changes: SubtaskReduction | None = None
-    rounds: int = 0
 
     @staticmethod
     def constant(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
@@ -402,7 +400,6 @@ class Rounds:
     start: makes the first step; None: the algorithm does
     clock: receives each round, and interrupts it
     share_end: the moment when the subtask's share of the time is over
-    earlier_rounds: the number of rounds of earlier subtasks
     memory_sharers: the number of such runs that share the memory
     gap: the gap that ends the rounds; None: the one that the job asks for before a reduction
     all_rows: the number of all rows, if the subtask has some of them only; None: it has all
@@ -414,7 +411,6 @@ class Rounds:
     start: Start | None = None
     clock: Clock = field(default_factory=Clock)
     share_end: float = inf
-    earlier_rounds: int = 0
     memory_sharers: int = 1
     gap: float | None = None
     all_rows: int | None = None
@@ -496,7 +492,6 @@ class Rounds:
             evaluated=False,
             stopped=stopped,
             changes=changes,
-            rounds=record.rounds,
         )
 
     def _chosen(self, last: KernelSolution, stopped: Stopped) -> KernelSolution:
@@ -539,7 +534,7 @@ class Rounds:
         record = self.record
         record.add(SV, V)
         event = Iteration(
-            number=self.earlier_rounds + record.rounds,
+            number=0,
             seconds=self.clock.seconds,
             solve_seconds=V.step.seconds,
             working_set=len(V.step.points),
@@ -556,8 +551,8 @@ class Rounds:
             inner_set=0 if self.all_rows is None else self.subtask.D.n,
         )
         # Not by `emit`, which may raise TimeLimitError: at the end of a round `decide` asks for
-        # the time.
-        self.clock.watch(event)
+        # the time. The clock numbers the rounds of all subtasks.
+        self.clock.pass_on(event)
 
     @property
     def best_so_far(self) -> KernelSolution | None:
@@ -604,7 +599,6 @@ class Rounds:
             start,
             self.clock,
             self.share_end,
-            self.earlier_rounds + self.record.rounds,
             2 * self.memory_sharers,
             gap,
             whole.n,
@@ -623,7 +617,6 @@ class Rounds:
                 self.inner_solution = _over(part, rows, best.solution)
             if is_feasible and best.dual > so_far.dual:
                 so_far.dual, so_far.dual_solution = best.dual, None
-            so_far.rounds += best.rounds
             part.scan.forget()
             D.executor.release()
             D.store.close()
