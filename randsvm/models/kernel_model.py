@@ -84,12 +84,11 @@ class KernelModel(Model):
 
     def properties(self) -> dict[str, Any]:
         kernel = self.kernel
-        names = [name for name in ("gamma", "coef0", "degree") if name in KERNELS[kernel.name]]
         return {
             "format": "libsvm",
             "task": self.prediction_type,
             "kernel": kernel.name,
-            **{name: getattr(kernel, name) for name in names},
+            **{name: getattr(kernel, name) for name in KERNELS[kernel.name]},
             "support_vectors": len(self.beta),
         }
 

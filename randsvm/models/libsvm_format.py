@@ -18,7 +18,6 @@ from randsvm.models.model_text import (
     NOT_NEGATIVE,
     NUMBERS,
     Header,
-    check_finite,
     one_of,
     trailer_of,
     whole_numbers,
@@ -68,18 +67,18 @@ def write(model: KernelModel, path: str) -> None:
     """
     Z, beta, kernel = model.Z, model.beta, model.kernel
     is_svc, two = model.prediction_type == "svc", len(model.b) == 1
-    nr_sv = None
-    if model.own is not None:
-        nr_sv = np.bincount(model.own, minlength=len(model.labels)).tolist()
-    elif is_svc and two:
+    own, nr_sv = model.own, None
+    if is_svc and two:
+        own = 1 * (beta[:, 0] <= 0)
+    if own is not None:
         # LIBSVM's format groups support vectors by class.
-        order = np.argsort(beta[:, 0] <= 0, kind="stable")
+        order = np.argsort(own, kind="stable")
         Z, beta = Z[order], beta[order]
-        nr_sv = [int((beta > 0).sum()), int((beta <= 0).sum())]
+        nr_sv = np.bincount(own, minlength=len(model.labels)).tolist()
     label = model.int_labels if is_svc else None
     # LIBSVM knows neither words as labels, nor scaling, nor classes one against the rest.
     own_layout = (is_svc and (label is None or nr_sv is None)) or model.scaling is not None
-    check_finite(path, rho=model.b, coefficients=beta, values=Z.data, gamma=kernel.gamma)
+    numbers = {"rho": model.b, "coefficients": beta, "values": Z.data, "gamma": kernel.gamma}
     indices, values = model.features[Z.indices], Z.data
     if model.has_row_numbers:
         indices, values = np.zeros_like(indices), indices.astype(np.float32)
@@ -100,7 +99,8 @@ def write(model: KernelModel, path: str) -> None:
         # Of two classes the signs of the coefficients tell it; only LIBSVM's reader needs the line.
         "nr_sv": None if label is None and two else nr_sv,
     }
-    with written(path, HEADER_FORMAT, header, own_layout, trailer_of(model, is_svc)) as stream:
+    trailer = trailer_of(model, is_svc)
+    with written(path, HEADER_FORMAT, header, own_layout, trailer, numbers) as stream:
         # Support vectors are svmlight rows with coefficients instead of a label.
         svmlight.write(stream, join_rows(beta), Z.indptr, indices, values)
 

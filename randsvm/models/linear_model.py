@@ -17,7 +17,6 @@ from randsvm.models.model_text import (
     INTS,
     NUMBERS,
     Header,
-    check_finite,
     one_of,
     trailer_of,
     whole_numbers,
@@ -126,7 +125,6 @@ def write(model: LinearModel, path: str) -> None:
     if not own_layout:
         w = np.zeros((largest, w.shape[1]))
         w[model.features - 1] = model.w
-    check_finite(path, w=model.w, b=model.b)
     header_has_labels = not (own_layout or model.is_regression or one_class)
     header = {
         "solver_type": (model.solver,),
@@ -143,7 +141,8 @@ def write(model: LinearModel, path: str) -> None:
     trailer = trailer_of(model, bool(model.labels), **own)
     w = np.vstack([w, model.b]) if model.b.any() else w
     step = max(1, BLOCK_NUMBERS // w.shape[1])
-    with written(path, HEADER_FORMAT, header, own_layout, trailer) as stream:
+    numbers = {"w": model.w, "b": model.b}
+    with written(path, HEADER_FORMAT, header, own_layout, trailer, numbers) as stream:
         for start in range(0, len(w), step):
             # As in LIBLINEAR a space follows each number, and only whole numbers end with '.0'.
             text = " \n".join([*join_rows(w[start : start + step]), ""])
@@ -176,7 +175,14 @@ def read(content: bytes, name: str) -> LinearModel:
     b = w[-1] * bias if bias >= 0 else np.zeros(columns)
     if A is not None:
         given["sigmoid"] = np.array([A, B], np.float64).reshape(2, columns)
-    features, w = _rows_of_w(given["seen"], w[:nr_feature], mapping, header.own_layout)
+    features, w = given["seen"], w[:nr_feature]
+    if features is None:
+        features = np.arange(1, nr_feature + 1, dtype=np.int32)
+    elif not header.own_layout:
+        # LIBLINEAR's layout has a row of w for every index up to the largest.
+        w = w[features - 1]
+    elif nr_feature != (len(features) if mapping is None else mapping.components):
+        raise ValueError("expected a row of w for each feature")
     return LinearModel(
         w=np.ascontiguousarray(w),
         b=b - rho,
@@ -185,20 +191,3 @@ def read(content: bytes, name: str) -> LinearModel:
         features=features,
         **given,
     )
-
-
-def _rows_of_w(
-    seen: np.ndarray | None, w: np.ndarray, mapping: RandomMap | None, own_layout: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features of the model and their rows of w.
-
-    In LIBLINEAR's layout w has a row for every index up to the largest; in the package's own layout
-    it has a row for each seen feature. Raise ValueError if they do not fit.
-    """
-    if seen is None:
-        return np.arange(1, len(w) + 1, dtype=np.int32), w
-    if not own_layout:
-        return seen, w[seen - 1]
-    if len(w) != (len(seen) if mapping is None else mapping.components):
-        raise ValueError("expected a row of w for each feature")
-    return seen, w

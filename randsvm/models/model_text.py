@@ -110,11 +110,16 @@ def written(
     entries: Mapping[str, Sequence[object] | None],
     own_layout: bool,
     trailer: Mapping[str, Any],
+    numbers: Mapping[str, Any],
 ) -> Iterator[SealedStream]:
     """Write a model: the header, without entries that are None, the caller's rows, the trailer.
 
-    The file `path` is replaced as a whole or not at all.
+    The file `path` is replaced as a whole or not at all. Raise ModelError before if some of the
+    numbers are not finite, which the formats cannot hold.
     """
+    for name, some in numbers.items():
+        if not np.isfinite(some).all():
+            raise ModelError(f"{path}: expected finite numbers in {name}, found others")
     lines = [f"{OWN_LAYOUT.decode()}{VERSION}"] if own_layout else []
     lines += [
         " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
@@ -128,13 +133,6 @@ def written(
 
 def _text(entry: object) -> str:
     return shortest(entry) if isinstance(entry, float | np.floating) else str(entry)
-
-
-def check_finite(path: str, **arrays: np.ndarray | float) -> None:
-    """Raise ModelError for a model with numbers that the formats cannot hold."""
-    for name, numbers in arrays.items():
-        if not np.isfinite(numbers).all():
-            raise ModelError(f"{path}: expected finite numbers in {name}, found others")
 
 
 # --- the trailer ---------------------------------------------------------------------------

@@ -194,19 +194,13 @@ def _products_of_signs(form: NormalForm) -> Part:
 
 # ---- labels ----
 
-# A lost pair is a vote for its second class.
+# A lost pair is a vote for its second class. Two classes are one pair.
 BY_VOTES = """
     is_won = Greater (f, zero)
     won = Cast <to = 11> (is_won)
     moved_votes = MatMul (won, votes_of_pairs)
     votes = Add (moved_votes, votes_if_all_are_lost)
     class = ArgMax <axis = 1, keepdims = 0> (votes)
-"""
-BY_SIGN = """
-    is_first = Greater (f, zero)
-    is_second = Not (is_first)
-    number = Cast <to = 7> (is_second)
-    class = Reshape (number, flat)
 """
 
 
@@ -217,17 +211,12 @@ def _prediction(model: Model) -> tuple[str, Part]:
     values = label_values(model.labels)
     is_int64 = all(isinstance(v, int) and abs(v) < 2**63 for v in values)
     labels = np.array(values, np.int64) if is_int64 else np.array(list(map(str, values)), object)
-    tables: dict[str, Any] = {"labels": labels, "flat": [-1]}
-    if model.has_pairs:
-        nodes = BY_VOTES
+    nodes, tables = "class = ArgMax <axis = 1, keepdims = 0> (f)", {"labels": labels}
+    if model.has_pairs or len(model.b) == 1:
+        nodes, one_hot = BY_VOTES, np.eye(len(model.labels))
         first, second = decisions.class_pairs(len(model.labels))
-        one_hot = np.eye(len(model.labels))
         tables["votes_of_pairs"] = one_hot[first] - one_hot[second]
         tables["votes_if_all_are_lost"] = one_hot[second].sum(axis=0)
-    elif len(model.b) > 1:
-        nodes = "class = ArgMax <axis = 1, keepdims = 0> (f)"
-    else:
-        nodes = BY_SIGN
     kind = "int64" if is_int64 else "string"
     return f"{kind}[rows] label", (f"{nodes} label = Gather (labels, class)", tables)
 
