@@ -26,7 +26,6 @@ import numpy as np
 import scipy
 
 from randsvm.arrays import CsrMatrix, slices, squared_norms
-from randsvm.data.points import Points
 from randsvm.data.sampling import CANDIDATES_DRAW, REDUCTION_DRAW, Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
 from randsvm.kernels.expansion import exact_gram, exact_layout
@@ -387,12 +386,14 @@ class Reducer:
         lowers: bool = True,
     ) -> None:
         self.scan, self.full, self.certificate = scan, scan.completed(full), certificate
-        self.size, self.gap, self.seed, self.lowers = size, gap or 0.0, seed, lowers
+        self.size, self.seed, self.lowers = size, seed, lowers
+        assert self.full.points is not None
+        self.points = self.full.points
         self.f = np.empty(scan.D.n)
         for at, u in self._parts():
             self.f[at] = u + full.b
         scale = max(abs(certificate.primal), abs(certificate.dual), certificate.floor)
-        self.room = self.gap * scale - (certificate.primal - certificate.dual)
+        self.room = (gap or 0.0) * scale - (certificate.primal - certificate.dual)
         self.bases = 0
 
     def run(self) -> tuple[KernelSolution, Certificate]:
@@ -455,18 +456,15 @@ class Reducer:
     def _attempt(self, chosen: ReducedSet) -> Reduction:
         """Return the machine on a basis: the projection of f if it is within the gap, else a
         machine with a lower P, which is further from f."""
-        projected = self._projected(chosen)
+        a = chosen.coefficients
+        projected = self._machine(chosen, a, self.full.b)
         if self._cost(projected) <= self.room or not self.lowers:
             return projected
         self.bases += 1
         basis = Basis(self.bases, self.full.kernel, self.points.X[chosen.rows])
         P = partial(objective, self.scan, basis)
-        a, b = minimise(P, chosen.L, chosen.coefficients, self.full.b, self._unit)
+        a, b = minimise(P, chosen.L, a, self.full.b, self._unit)
         return min(self._machine(chosen, a, b), projected, key=lambda one: one[1].primal)
-
-    def _projected(self, chosen: ReducedSet) -> Reduction:
-        """Return the projection of f on a basis."""
-        return self._machine(chosen, chosen.coefficients, self.full.b)
 
     def _machine(self, chosen: ReducedSet, a: np.ndarray, b: float) -> Reduction:
         """Evaluate the machine with these coefficients, with the b of least P."""
@@ -485,12 +483,6 @@ class Reducer:
         changes = self._changes(solution.b)
         reduced = replace(solution, gap=certificate.gap, full=self.full, changes=changes)
         return reduced, certificate
-
-    @property
-    def points(self) -> Points:
-        """The support vectors of the full machine."""
-        assert self.full.points is not None
-        return self.full.points
 
     def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield slices of the rows and their u: arrays of n numbers are large."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -106,7 +106,7 @@ class RowFiles:
 
     def blocks(
         self, watch: Watch = silent, jobs: int = 1, prompt: bool = False
-    ) -> Iterator[ParsedRows]:
+    ) -> Generator[ParsedRows, None, None]:
         """Yield the blocks of all files in order, with the label and the weight of each row.
 
         prompt: yield the svmlight rows of a pipe as they arrive. ParsedRows.y : (m,) float64, class

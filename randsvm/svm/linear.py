@@ -102,25 +102,23 @@ class LinearObjective:
         With K = 1, f > 0 predicts class 0; otherwise the largest f predicts the class.
         """
         y, weights = chunk.y, weights_of(chunk)
+        margin_loss, rows = LOSSES[self.loss], np.arange(len(y))
         if self.epsilon is not None:
-            wrong = (y - f[:, 0]) ** 2
-            loss = np.maximum(np.abs(y - f[:, 0]) - self.epsilon, 0.0)
-            violating, loss = loss > 0, loss**2 if self.is_squared else loss
+            residual, classes = y - f[:, 0], np.zeros(len(y), np.int64)
+            z, wrong = (1 + self.epsilon - np.abs(residual))[:, None], residual**2
+        elif f.shape[1] == 1:
+            classes = y.astype(np.int64)
+            z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
+            wrong = np.where(f[:, 0] > 0, 0, 1) != classes
         else:
-            classes, rows = y.astype(np.int64), np.arange(len(y))
-            if f.shape[1] == 1:
-                z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
-                predicted = np.where(f[:, 0] > 0, 0, 1)
-            else:
-                predicted, own = f.argmax(axis=1), f[rows, classes]
-                z = -f
-                z[rows, classes] = own
-                if self.crammer_singer:
-                    z[rows, classes] = np.inf
-                    z = own[:, None] + z.min(axis=1, keepdims=True)
-            margin_loss = LOSSES[self.loss]
-            loss = self.weights[classes] * margin_loss.of(z).sum(axis=1)
-            violating, wrong = (z < margin_loss.margin).any(axis=1), predicted != classes
+            classes = y.astype(np.int64)
+            wrong, own, z = f.argmax(axis=1) != classes, f[rows, classes], -f
+            z[rows, classes] = own
+            if self.crammer_singer:
+                z[rows, classes] = np.inf
+                z = own[:, None] + z.min(axis=1, keepdims=True)
+        loss = self.weights[classes] * margin_loss.of(z).sum(axis=1)
+        violating = (z < margin_loss.margin).any(axis=1)
         losses, mistakes = (weights * loss).sum(), (weights * wrong).sum()
         return np.array([weights.sum(), losses, violating.sum(), mistakes])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
@@ -638,13 +638,14 @@ class UpdateRun(TrainingRun):
         self.clock(event)
         self._checkpoint_if_due()
 
-    def _train_on(self, rows: RawChunk) -> None:
+    def _train_on(self, rows: RawChunk | ParsedRows) -> None:
         learner = self.learner
         # Rows without weights make plain steps, which take less time.
         weighted = rows.weights is not None and bool((rows.weights != 1).any())
         learner.steps = replace(learner.steps, mean_weight=1.0 if weighted else None)
-        columns, order = self._columns_of(rows.indices), np.arange(len(rows.y), dtype=np.int32)
-        learner.learn(Batch(rows.indptr, columns, rows.values, rows.y, order, rows.weights))
+        y = np.zeros(len(rows.y)) if self.old.is_one_class else rows.y
+        columns, order = self._columns_of(rows.indices), np.arange(len(y), dtype=np.int32)
+        learner.learn(Batch(rows.indptr, columns, rows.values, y, order, rows.weights))
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
         if learner.steps_made >= max(2 * self.reported[0], 1):
             steps, loss, errors = learner.progressive(self.reported)
@@ -722,39 +723,26 @@ class UpdateRun(TrainingRun):
 
 def _rows_in_order(
     data: Source, old: LinearModel, path: str, job: Job
-) -> Generator[RawChunk, None, None]:
+) -> Generator[RawChunk, None, None] | Generator[ParsedRows, None, None]:
     """Return the rows to learn in their order; y has class indices of the model, or targets.
 
-    path: the model file. Rows of weight 0 are left out; in novelty detection y is 0.
+    path: the model file. Rows of weight 0 are left out.
     """
-    how = job.data_params
-    rows: Iterable[RawChunk | ParsedRows]
     if isinstance(data, Arrays):
-        rows = _rows_in_memory(data, old)
-    else:
-        rows = RowFiles(
-            old,
-            path,
-            data,
-            how.format if job.given is None or "format" in job.given else None,
-            no_header=how.no_header,
-            row_weights=how.row_weights,
-            training=True,
-        ).blocks(emit, prompt=True)
-    ignores_labels = old.is_one_class
-    return (
-        RawChunk(
-            np.zeros(len(one.y)) if ignores_labels else one.y,
-            one.indptr,
-            one.indices,
-            one.values,
-            one.weights,
-        )
-        for one in rows
-    )
+        return _rows_in_memory(data, old)
+    how = job.data_params
+    return RowFiles(
+        old,
+        path,
+        data,
+        how.format if job.given is None or "format" in job.given else None,
+        no_header=how.no_header,
+        row_weights=how.row_weights,
+        training=True,
+    ).blocks(emit, prompt=True)
 
 
-def _rows_in_memory(arrays: Arrays, old: LinearModel) -> Iterator[RawChunk]:
+def _rows_in_memory(arrays: Arrays, old: LinearModel) -> Generator[RawChunk, None, None]:
     """Yield the rows of arrays. Raises ContentError for a label that the model does not have."""
     classes = not old.is_regression
     options = ParseOptions(

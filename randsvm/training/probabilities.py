@@ -67,10 +67,11 @@ def calibration_of(params: KernelParams | SgdParams) -> Calibration | None:
 
     def fit(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        own = np.ones(len(y)) if weights is None else weights
         if fits_probabilities and params.prediction_type == "svr":
-            found["noise_scale"] = laplace_scale(y - f[:, 0], weights)
+            found["noise_scale"] = laplace_scale(y - f[:, 0], own)
         elif fits_probabilities:
-            found["sigmoid"] = (fit_pair_sigmoids if pairs else fit_sigmoids)(f, y, weights)
+            found["sigmoid"] = (fit_pair_sigmoids if pairs else fit_sigmoids)(f, y, own)
         if params.conformal:
             scores = held_out_scores(f, y, params.prediction_type, pairs)
             found["conformal"] = NonconformityScores.of(scores, weights)
@@ -92,11 +93,10 @@ def held_out_scores(f: np.ndarray, y: np.ndarray, prediction_type: str, pairs: b
 # --- sigmoids of classes --------------------------------------------------------------------
 
 
-def fit_sigmoids(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+def fit_sigmoids(f: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return A and B of 1 / (1 + exp(A f + B)) for each column of f, (2, K) float64.
 
-    f : (n, K), of held-out rows; column i is about class i. y : (n,) class indices. weights : (n,),
-    or None if all are 1.
+    f : (n, K), of held-out rows; column i is about class i. y : (n,) class indices. weights : (n,)
     """
     return np.array([fit_sigmoid(column, y == i, weights) for i, column in enumerate(f.T)]).T
 
@@ -113,15 +113,12 @@ def own_pair_values(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.take_along_axis(f, columns[y.astype(np.int64)], axis=1)
 
 
-def fit_pair_sigmoids(
-    f: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
-) -> np.ndarray:
+def fit_pair_sigmoids(f: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return A and B for each pair of classes, (2, pairs) float64.
 
     As in LIBSVM, a pair's sigmoid is fitted to the rows of its two classes. f : (n, K - 1), see
-    `own_pair_values`; y : (n,) class indices; weights : (n,), or None if all are 1.
+    `own_pair_values`; y : (n,) class indices; weights : (n,).
     """
-    weights = np.ones(len(y)) if weights is None else weights
     fitted = []
     for i, j in zip(*class_pairs(f.shape[1] + 1), strict=True):
         of_pair = np.flatnonzero((y == i) | (y == j))
@@ -141,31 +138,28 @@ MIN_STEP = 1e-10
 DECREASE = 1e-4
 
 
-def fit_sigmoid(
-    f: np.ndarray, positive: np.ndarray, weights: np.ndarray | None = None
-) -> tuple[float, float]:
+def fit_sigmoid(f: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     """Return A and B by Newton's method with backtracking. f : (n,); positive : (n,) bool.
 
     The targets are (N+ + 1) / (N+ + 2) and 1 / (N- + 2) instead of 1 and 0 (Platt): a sample
-    never makes a class certain. With weights, (n,), a row counts as its weight: N+ and N- are sums
-    of weights, and so are the loss and its derivatives.
+    never makes a class certain. A row counts as its weight, (n,): N+ and N- are sums of weights,
+    and so are the loss and its derivatives.
     """
-    own = np.ones(len(f)) if weights is None else weights
-    count, rest = float(own[positive].sum()), float(own[~positive].sum())
+    count, rest = float(weights[positive].sum()), float(weights[~positive].sum())
     target = np.where(positive, (count + 1) / (count + 2), 1 / (rest + 2))
 
     def loss(AB: np.ndarray) -> float:
         """Return - sum t log p + (1 - t) log(1 - p)."""
         z = AB[0] * f + AB[1]
-        return float((own * (np.logaddexp(0.0, z) - (1 - target) * z)).sum())
+        return float((weights * (np.logaddexp(0.0, z) - (1 - target) * z)).sum())
 
     AB = np.array([0.0, np.log((rest + 1) / (count + 1))])
     value = loss(AB)
     design = np.column_stack([f, np.ones(len(f))])
     for _ in range(MAX_STEPS):
         p = 0.5 - 0.5 * np.tanh((AB[0] * f + AB[1]) / 2)
-        curvature = own * (p * (1 - p))
-        gradient = design.T @ (own * (target - p))
+        curvature = weights * (p * (1 - p))
+        gradient = design.T @ (weights * (target - p))
         if np.abs(gradient).max() < MIN_GRADIENT:
             break
         hessian = (design.T * curvature) @ design + RIDGE * np.eye(2)
@@ -185,17 +179,17 @@ def fit_sigmoid(
 # --- noise of a regression -----------------------------------------------------------------
 
 
-def laplace_scale(z: np.ndarray, weights: np.ndarray | None = None) -> float:
+def laplace_scale(z: np.ndarray, weights: np.ndarray) -> float:
     """Return sigma of the density e^(-|z| / sigma) / (2 sigma) of the residuals z, (n,).
 
-    sigma is the mean of |z|, weighted if there are weights, (n,). As in LIBSVM, residuals beyond 5
-    standard deviations, sqrt(2) sigma each, do not count.
+    sigma is the mean of |z|, weighted by weights, (n,). As in LIBSVM, residuals beyond 5 standard
+    deviations, sqrt(2) sigma each, do not count.
 
     Lin and Weng, "Simple Probabilistic Predictions for Support Vector Regression", 2004.
     """
-    size, own = np.abs(z), np.ones(len(z)) if weights is None else weights
-    near = size <= OUTLIER_DEVIATIONS * math.sqrt(2) * np.average(size, weights=own)
-    return float(np.average(size[near], weights=own[near]))
+    size = np.abs(z)
+    near = size <= OUTLIER_DEVIATIONS * math.sqrt(2) * np.average(size, weights=weights)
+    return float(np.average(size[near], weights=weights[near]))
 
 
 # --- density of novelty detection ----------------------------------------------------------

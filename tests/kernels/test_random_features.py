@@ -244,4 +244,4 @@ def test_invalid_texts_of_a_map_are_refused(text):
 )
 def test_bad_parameters_are_refused(arguments, sentence):
     with pytest.raises(ParameterError, match=sentence):
-        RandomMap(*arguments)
+        RandomMap(*arguments).over(np.arange(2, dtype=np.int32))

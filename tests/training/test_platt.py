@@ -39,7 +39,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_sigmoid_minimises_platts_loss(case):
     f, positive = CASES[case]
-    found = np.array(fit_sigmoid(f, positive))
+    found = np.array(fit_sigmoid(f, positive, np.ones(len(f))))
     size = np.abs(f).max() or 1.0
     best = optimize.minimize(
         lambda AB: platts_loss(AB / [size, 1], f, positive), [-1.0, 0.0], method="BFGS", tol=1e-9
@@ -127,7 +127,7 @@ def test_the_held_out_log_loss_is_close_to_libsvms(tmp_path, predict, algorithm)
     # A sigmoid fitted to the training rows would be worse.
     sign = 1 if positive == 0 else -1
     f, test_f = (sign * predict(path, learnt.model, "--scores").scores for path in paths)
-    A, B = fit_sigmoid(f, y > 0)
+    A, B = fit_sigmoid(f, y > 0, np.ones(len(f)))
     assert log_loss(test_y > 0, 1 / (1 + np.exp(A * test_f + B))) > 1.15 * mine
 
 
