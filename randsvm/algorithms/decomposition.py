@@ -70,7 +70,7 @@ class Decomposition:
         beta_of_S = _solve_with_sums(scan, points)
         at = np.flatnonzero(beta_of_S)
         scan.advance(points.X[at], beta_of_S[at])
-        y, u = scan.D.labels(), scan.u
+        y, u = scan.labels, scan.u
         beta = with_sums_by_violation(task, y, u, np.zeros(len(u)), scan.weights)
         rows = np.flatnonzero(beta)
         chosen = scan.points(rows)
@@ -155,7 +155,7 @@ def start_of_fold(solution: SavedSolution) -> Start:
     """
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-        saved = solution.times(solution.best_factor(scan.problem, scan.D.labels()))
+        saved = solution.times(solution.best_factor(scan.problem, scan.labels))
         if saved.float64:
             scan.refine()
         exact = saved.float64 or scan.kernel_layout.dtype is np.float32
@@ -173,7 +173,7 @@ def feasible_step(scan: Scan, absolute_sum: float = 0.0) -> tuple[Step, WorkingS
     |beta|, unless the task prescribes one: the rows with the largest violations take it over from
     rows whose coefficients become 0.
     """
-    task, y, weights = scan.task, scan.D.labels(), scan.weights
+    task, y, weights = scan.task, scan.labels, scan.weights
     lower, upper = task.box(y, weights)
     beta = clipped(scan.beta, lower, upper)
     for side in (beta > 0, beta < 0) if task.absolute_sum else ():

@@ -366,14 +366,19 @@ class KernelParams(MachineParams):
         return replace(self, gamma=gamma, multiclass=multiclass if classes > 2 else None)
 
     def problem(
-        self, n: float, weights: tuple[float, float] = (1.0, 1.0), kernel_cache: float = 100.0
+        self,
+        n: float,
+        weights: tuple[float, float] = (1.0, 1.0),
+        kernel_cache: float = 100.0,
+        weighted: bool = False,
+        may_be_indefinite: bool = False,
     ) -> Problem:
         """Return the problem over n rows, or over rows whose weights add up to n.
 
         Call `resolved` before.
 
-        weights: of the classes y = +1 and y = -1. One-class has LIBSVM's scale: 0 <= alpha <= 1,
-        sum alpha = nu n.
+        weights: of the classes y = +1 and y = -1; for others see Problem. One-class has LIBSVM's
+        scale: 0 <= alpha <= 1, sum alpha = nu n.
         """
         assert isinstance(self.gamma, float | int), "params.resolved() comes first"
         coefficient_sum = self.nu * n if self.task == "one-class" else 0.0
@@ -390,6 +395,8 @@ class KernelParams(MachineParams):
             shrinking=self.shrinking,
             kernel_cache=kernel_cache,
             absolute_sum=self.cost * self.nu * n if self.task in NU_TASKS else 0.0,
+            weighted=weighted,
+            may_be_indefinite=may_be_indefinite,
         )
 
     @property

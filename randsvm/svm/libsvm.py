@@ -91,12 +91,6 @@ class TrainedSvm(NamedTuple):
         return beta
 
 
-# Memory of closed layouts, for reuse: to allocate new pages takes as long as to fill them. At most
-# SPARE_BYTES stay allocated, which is enough for solves of 2,000 rows in two threads.
-_spare: list[np.ndarray] = []
-SPARE_BYTES = 64 << 20
-
-
 @dataclass
 class PrecomputedNodes:
     """Kernel values of some variables, followed by EXTRA pseudo-rows, as a precomputed kernel.
@@ -109,10 +103,9 @@ class PrecomputedNodes:
 
     LIBSVM reads K(i, j) from row i and caches each row on its own, so the matrix need not be
     symmetric: the values of a pseudo-row with the variables are in its own row only, and its column
-    is 0 in all other rows. A with statement releases the memory.
+    is 0 in all other rows.
     """
 
-    buffer: np.ndarray
     values: np.ndarray
     starts: np.ndarray
 
@@ -150,20 +143,14 @@ class PrecomputedNodes:
         rows = variables + EXTRA
         pairs = -(-rows // 2)
         size = 1 + pairs * (rows + 1) * 2
-        try:
-            buffer = _spare.pop()
-        except IndexError:
-            buffer = np.empty(0)
-        if len(buffer) < size:
-            # Most of the next layouts, of nearly as many rows, fit as well.
-            buffer = np.empty(size + size // 8)
+        buffer = np.empty(size)
         values = buffer[1:size].reshape(pairs, rows + 1, 2)
         number = np.arange(rows)
         # The value is the second half of a node, which begins 8 bytes before it.
         starts = buffer.ctypes.data + (number // 2) * (rows + 1) * NODE_BYTES + (number % 2) * 8
         values[:, 0] = np.arange(1, 2 * pairs + 1).reshape(pairs, 2)
         values[:, 1 + variables :] = 0.0
-        return PrecomputedNodes(buffer, values, starts.astype(np.uint64))
+        return PrecomputedNodes(values, starts.astype(np.uint64))
 
     def set_linear_term(self, w: np.ndarray) -> None:
         """Set the two pseudo-rows of the linear term so that their values with the variables sum to
@@ -184,15 +171,6 @@ class PrecomputedNodes:
         )
         for row, values in enumerate(extra, start=len(w)):
             self.values[row // 2, 1:, row % 2] = values
-
-    def __enter__(self) -> PrecomputedNodes:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Release the memory; after an error LIBSVM may still read it."""
-        kept = sum(each.nbytes for each in list(_spare))
-        if error is None and kept + self.buffer.nbytes <= SPARE_BYTES:
-            _spare.append(self.buffer)
 
 
 def check_sums(largest: float) -> None:

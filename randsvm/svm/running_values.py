@@ -21,7 +21,7 @@ from randsvm.data.points import Points, RowCache
 from randsvm.data.sampling import AUDIT_DRAW, Draw
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.kernels.expansion import Expansion, check_finite, values_of
+from randsvm.kernels.expansion import Expansion, centred_gram, check_finite, values_of
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Layout, RowBlock, row_block_bytes
 from randsvm.parameters.svm import Problem
@@ -29,6 +29,7 @@ from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
 from randsvm.svm.solution import ReducedMachine, one_class_floor
+from randsvm.svm.subproblem_qp import KernelValues
 from randsvm.svm.tasks import Task, task_of
 
 Report = TypeVar("Report", bound=Any)
@@ -347,6 +348,11 @@ class RunningValues:
     # --- read ------------------------------------------------------------------------------
 
     @property
+    def labels(self) -> np.ndarray:
+        """Return y of every row, (n,) float64."""
+        return self.D.labels()
+
+    @property
     def u(self) -> np.ndarray:
         """Return a copy of u of every row, (n,) float64; `u_of` is cheaper."""
         return self.u_of(None)
@@ -394,10 +400,14 @@ class RunningValues:
         check_values(points, self.problem)
         return gram_of(self.D, self.kernel_layout, points, centred=centred)
 
-    def shared_gram(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
-        """Return a matrix of kernel values, (n, n) float32, and the number in it of each point; see
-        `gram`."""
-        return self.gram(points), np.arange(len(points))
+    def shared_gram(self, points: Points) -> KernelValues:
+        """Return kernel values of some points, see `gram`; the matrix may have those of others."""
+        return KernelValues(self.gram(points), np.arange(len(points)))
+
+    def centred_gram(self, points: Points, values: KernelValues) -> KernelValues:
+        """Return the centred values of points, in a matrix that the caller may change."""
+        K = centred_gram(Kernel.of(self.problem), points.X, values.taken)
+        return KernelValues(K, np.arange(len(K)))
 
     def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
         """Return the sum of the reports of all shards. stage: name of the progress events."""

@@ -341,7 +341,7 @@ class Scan(RunningValues):
         missing = math.fsum([task.coefficient_sum, *(-beta).tolist()])
         open_sum = math.fsum([task.absolute_sum, *(-np.abs(beta)).tolist()])
         fixed = b * missing + (task.tube * open_sum if task.absolute_sum else 0.0)
-        y = self.D.labels()[solution.rows[: len(beta)]]
+        y = self.labels[solution.rows[: len(beta)]]
         linear = task.linear(y, beta)
         base = solution.norm / 2 if query.primal_only else linear - solution.norm / 2
         error = norm_error / 2 + addition_error(additions, linear_size)
@@ -375,7 +375,7 @@ class Scan(RunningValues):
         """Return `change_of_dual` of a solution. y : (m,) labels; primal: P, at most."""
         task, beta = self.task, solution.beta
         largest = largest_value(self.kernel_layout)
-        most = float(np.abs(self.D.labels()).max(initial=0.0)) + task.epsilon
+        most = float(np.abs(self.labels).max(initial=0.0)) + task.epsilon
         total = abs(task.coefficient_sum) + task.absolute_sum
         offset = largest_offset(total, most, largest, primal)
         task = task.with_slack(task.absolute_sum_slack(beta))

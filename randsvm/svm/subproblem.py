@@ -13,8 +13,6 @@ import numpy as np
 
 from randsvm.data.points import Points
 from randsvm.events import Notice, emit_once
-from randsvm.kernels.expansion import centred_gram
-from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import FLOAT32_UNIT
 from randsvm.parameters.option import require
 from randsvm.parameters.svm import Problem
@@ -22,7 +20,7 @@ from randsvm.parameters.values import MEGABYTE, format_size
 from randsvm.svm import libsvm
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem_qp import Solution, product, solve, solve_from_zero, taken
+from randsvm.svm.subproblem_qp import Solution, product, solve, solve_from_zero
 from randsvm.svm.tasks import task_of
 from randsvm.svm.working_set import WorkingSet
 
@@ -102,8 +100,9 @@ def solution_of(
     if violation <= 0:
         return unchanged
 
-    (K, at), (lower, upper) = scan.shared_gram(points), task.box(y, points.weights)
-    diagonal, from_zero = K.diagonal()[at].astype(np.float64), not (beta.any() or u.any())
+    values, (lower, upper) = scan.shared_gram(points), task.box(y, points.weights)
+    diagonal = values.K.diagonal()[values.at].astype(np.float64)
+    from_zero = not (beta.any() or u.any())
     share = SOLVE_SHARE
     if is_whole:
         share = _final_share(problem, float(max(upper.max(), -lower.min())), scan.only_gap)
@@ -115,22 +114,22 @@ def solution_of(
     # Centred values serve all tasks, as a step changes no sum of coefficients. They round least.
     # From zero they are taken if rounding of the largest possible beta exceeds the violation.
     if not beta.any() and _rounding(diagonal, np.maximum(upper, -lower)) > violation:
-        K, at = _centred(problem, points, K, at)
+        values = scan.centred_gram(points, values)
     # If there are more rows than features, the rounded values belong to no linear kernel.
-    singular = problem.kernel == "linear" and points.X.shape[1] < len(points)
+    singular = problem.kernel == "linear" and scan.D.d < len(points)
     # Nu tasks compare with the tolerance itself, which stays a small share while violations fall.
     largest = (share if singular or task.absolute_sum else SOLVE_SHARE) * violation
     if _rounding(diagonal, beta) > largest:
-        (K, at), share = _centred(problem, points, K, at), SOLVE_SHARE
-        K.flat[:: len(K) + 1] *= np.float32(1 + DIAGONAL_INCREASE)
+        values, share = scan.centred_gram(points, values), SOLVE_SHARE
+        values.K.flat[:: len(points) + 1] *= np.float32(1 + DIAGONAL_INCREASE)
 
     # LIBSVM's own problems have one C for each class, and one for a regression.
     has_one_weight = points.weights is None or bool(np.ptp(points.weights) == 0)
     if from_zero and problem.task in ("svc", "svr") and has_one_weight:
         floor = GRADIENT_ROUNDING * float(np.abs(y).max())
         epsilon = None if task.one_sided else task.epsilon
-        return solve_from_zero(K, at, y, lower, upper, max(share * violation, floor), epsilon)
-    K = taken(K, at)
+        return solve_from_zero(values, y, lower, upper, max(share * violation, floor), epsilon)
+    K = values.taken
     products = product(K, beta)
     h = y - (u - products)
     # LIBSVM's sums cannot distinguish two gradients that differ by less than this.
@@ -178,14 +177,6 @@ def _final_share(problem: Problem, bound: float, gap: float | None) -> float:
     share = max(MIN_FINAL_SHARE, min(share, FINAL_SOLVE_SHARE))
     of_gap = REGRESSION_GAP_SHARE if problem.prediction_type == "svr" else GAP_SHARE
     return share if gap is None else max(share, min(of_gap * gap, SOLVE_SHARE))
-
-
-def _centred(
-    problem: Problem, points: Points, K: np.ndarray, at: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the centred values of the points, and their numbers among them."""
-    K = centred_gram(Kernel.of(problem), points.X, taken(K, at))
-    return K, np.arange(len(K))
 
 
 def _rounding(diagonal: np.ndarray, beta: np.ndarray) -> float:

@@ -152,9 +152,22 @@ def taken(K: np.ndarray, at: np.ndarray) -> np.ndarray:
     return K if is_whole else K[np.ix_(at, at)]
 
 
+class KernelValues(NamedTuple):
+    """Kernel values of the rows of a subproblem. K : (n, n) float32, of these and perhaps others;
+    at : (m,), the row of K of each row; nodes: K as LIBSVM reads it, if others have laid it out."""
+
+    K: np.ndarray
+    at: np.ndarray
+    nodes: PrecomputedNodes | None = None
+
+    @property
+    def taken(self) -> np.ndarray:
+        """The values of the rows with each other, (m, m); K itself if these are all."""
+        return taken(self.K, self.at)
+
+
 def solve_from_zero(
-    K: np.ndarray,
-    at: np.ndarray,
+    values: KernelValues,
     y: np.ndarray,
     lower: np.ndarray,
     upper: np.ndarray,
@@ -163,22 +176,23 @@ def solve_from_zero(
 ) -> Solution:
     """Solve LIBSVM's own C-SVC or, with epsilon, its epsilon-SVR.
 
-    K : (n, n) float32; at : (m,), the row of K of each row; y : (m,), both -1 and 1, or targets;
-    lower, upper : (m,), one value for each side. LIBSVM reads only the rows whose coefficients it
-    changes.
+    y : (m,), both -1 and 1, or targets; lower, upper : (m,), one value for each side. LIBSVM reads
+    only the rows whose coefficients it changes.
     """
     m, C, zero = len(y), float(upper.max()), np.zeros(len(y))
     # The rows of one class lie next to each other.
     order = np.argsort(-y, kind="stable") if epsilon is None else np.arange(m)
     if epsilon is not None:
         # With a small C the sums of kernel values times coefficients are small.
-        check_sums(min(C, 1.0) * m * float(np.abs(K.diagonal()[at]).max()))
-    with PrecomputedNodes.of(K, at[order]) as nodes:
-        if epsilon is None:
-            bounds = {1: C, -1: -float(lower.min())}
-            found = c_svc(nodes, np.arange(m), y[order], bounds, tolerance)
-        else:
-            found = epsilon_svr(nodes, np.arange(m), y, C, epsilon, tolerance)
+        largest = float(np.abs(values.K.diagonal()[values.at]).max())
+        check_sums(min(C, 1.0) * m * largest)
+    nodes, rows = values.nodes, values.at[order]
+    if nodes is None:
+        nodes, rows = PrecomputedNodes.of(values.K, rows), np.arange(m)
+    if epsilon is None:
+        found = c_svc(nodes, rows, y[order], {1: C, -1: -float(lower.min())}, tolerance)
+    else:
+        found = epsilon_svr(nodes, rows, y, C, epsilon, tolerance)
     beta = np.empty(m)
     beta[order] = found.beta
     return Solution(at_bounds(beta, lower, upper, zero, zero[:1]), found.ended, found.iterations)
@@ -384,11 +398,11 @@ class Subproblem:
         at, low, m = at[order], low[order], len(order)
         step = np.zeros(len(beta))
         step[at] = low - beta[at]
-        with PrecomputedNodes.of(self.K, self.rows[at]) as nodes:
-            nodes.set_linear_term((self._product(step) - slope)[at] / width)
-            rows = np.concatenate([[m, m + 1], np.arange(m)])
-            total = 2 + min(max(-math.fsum(step) / width, 0.0), float(m))
-            found = one_class(nodes, rows, total, tolerance / width)
+        nodes = PrecomputedNodes.of(self.K, self.rows[at])
+        nodes.set_linear_term((self._product(step) - slope)[at] / width)
+        rows = np.concatenate([[m, m + 1], np.arange(m)])
+        total = 2 + min(max(-math.fsum(step) / width, 0.0), float(m))
+        found = one_class(nodes, rows, total, tolerance / width)
         after = beta.copy()
         after[at] = low + width * found.beta[2:]
         return Solution(after, found.ended, found.iterations)
@@ -482,20 +496,20 @@ class Subproblem:
         shift = self.K[np.ix_(held, rows)].astype(np.float64)
         shift -= self.K[np.ix_(held, held)][:, group] / 2
         factor = np.abs(room) / math.sqrt(unit)
-        with PrecomputedNodes.of_moves(self.K, rows, factor, group, shift) as nodes:
-            nodes.set_linear_term(np.sign(room) * (linear / unit + 1))
-            every = np.concatenate(
-                [
-                    np.arange(rises),
-                    np.full(slack, m + SLACK_UP),
-                    [m, m + 1],
-                    np.arange(rises, m),
-                    np.full(slack + 2, m + SLACK_DOWN),
-                ]
-            )
-            labels = np.repeat([1.0, -1.0], [rises + slack + 2, m - rises + slack + 2])
-            within = max(moves.tolerance / unit, MIN_TOLERANCE)
-            found = c_svc(nodes, every, labels, {1: 1.0, -1: 1.0}, within)
+        nodes = PrecomputedNodes.of_moves(self.K, rows, factor, group, shift)
+        nodes.set_linear_term(np.sign(room) * (linear / unit + 1))
+        every = np.concatenate(
+            [
+                np.arange(rises),
+                np.full(slack, m + SLACK_UP),
+                [m, m + 1],
+                np.arange(rises, m),
+                np.full(slack + 2, m + SLACK_DOWN),
+            ]
+        )
+        labels = np.repeat([1.0, -1.0], [rises + slack + 2, m - rises + slack + 2])
+        within = max(moves.tolerance / unit, MIN_TOLERANCE)
+        found = c_svc(nodes, every, labels, {1: 1.0, -1: 1.0}, within)
         t, falls = np.abs(found.beta), rises + slack + 2
         t = np.concatenate([t[:rises], t[falls : falls + m - rises]])
         return Solution(t, found.ended, found.iterations)

@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, squared_norms
+from randsvm.arrays import CsrMatrix, distinct, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
 from randsvm.events import check
-from randsvm.kernels.expansion import Expansion, centred_if_far, exact_layout, gram
+from randsvm.kernels.expansion import Expansion, centred_if_far, check_finite, exact_layout, gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import FLOAT32_UNIT, RowSizes, choose_layout
+from randsvm.kernels.layouts import FLOAT32_UNIT, RowBlock, RowSizes, choose_layout
 from randsvm.parameters.svm import Problem
 from randsvm.svm.kernel_layout import kernel_centres, kernel_values
 from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr
 from randsvm.svm.running_values import Added, Coefficients, Report
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem_qp import taken
+from randsvm.svm.subproblem_qp import KernelValues, taken
 
 # The most rows of a matrix: its values take 67 MB in float32, and twice that as LIBSVM reads them.
 FLOAT64_ROWS = 4096
@@ -44,6 +44,7 @@ class KernelMatrix:
     The rows are ordered by class, so that the rows of a class are adjacent.
 
     place : (n,) int64, the position of each row in that order
+    starts : where the rows of each class begin, and their end; without classes (2,)
     X : the rows in that order; a precomputed kernel has its float64 values instead, `exact`
     exact_layout: the layout for sums in float64
     """
@@ -56,6 +57,9 @@ class KernelMatrix:
         is_svc, self.place = problem.prediction_type == "svc", np.empty(D.n, np.int64)
         order = np.argsort(points.y, kind="stable") if is_svc else np.arange(D.n)
         self.place[order] = np.arange(D.n)
+        self.starts = np.array([0, D.n])
+        if is_svc:
+            self.starts = np.searchsorted(points.y[order], [*distinct(points.y), np.inf])
         self.X = points.X[order] if is_svc else points.X
         self.exact_layout = exact_layout(self.kernel, self.X)
         if self.kernel.name == "precomputed":
@@ -79,22 +83,39 @@ class KernelMatrix:
         """The bytes of its values, and of those that LIBSVM reads."""
         return 3 * self.K.nbytes
 
-    def products(
-        self, X: CsrMatrix, at: np.ndarray, centres: np.ndarray, beta: np.ndarray
-    ) -> np.ndarray:
+    def products(self, at: np.ndarray, centres: np.ndarray, beta: np.ndarray) -> np.ndarray:
         """Return sum_j beta_j K(z_j, x_i) in float64 of some rows, (m,).
 
-        X : the rows at the places `at`, (m,); centres : (k,) places; beta : (k,) float64
+        at : (m,) places; centres : (k,) places; beta : (k,) float64
         """
         if self.exact is not None:
             return self.exact[np.ix_(at, centres)] @ beta
-        return Expansion(self.exact_layout, self.X[centres], beta).values(X)
-
-    # LIBSVM solves these problems to a tolerance, for all pairs of classes at once.
+        expansion, u = Expansion(self.exact_layout, self.X[centres], beta), np.zeros(len(self.K))
+        if self.kernel.linear:
+            u = self.X @ expansion.weights
+        else:
+            here = np.bincount(np.searchsorted(self.starts, at, "right"))[1:]
+            with np.errstate(over="ignore", invalid="ignore"):
+                for k in np.flatnonzero(here):
+                    expansion.add(u, self._laid_out[k])
+        check_finite(u, self.kernel)
+        return u[at]
 
     @cached_property
-    def _nodes(self) -> PrecomputedNodes:
+    def _laid_out(self) -> list[list[RowBlock]]:
+        """The rows of each class in the layout for sums."""
+        found = []
+        for first, last in itertools.pairwise(self.starts.tolist()):
+            blocks = self.exact_layout.rows(self.X[first:last])
+            found.append([(slice(first + at.start, first + at.stop), rows) for at, rows in blocks])
+        return found
+
+    @cached_property
+    def nodes(self) -> PrecomputedNodes:
+        """The values as LIBSVM reads them."""
         return PrecomputedNodes.of(self.K, np.arange(len(self.K)))
+
+    # LIBSVM solves these problems to a tolerance, for all pairs of classes at once.
 
     def classify(
         self,
@@ -112,7 +133,7 @@ class KernelMatrix:
         places, classes = self.place[rows[order]], classes[order]
         # LIBSVM prints a warning about each bound of a class without rows.
         bounds = {k: C * weights[k] for k in np.unique(classes).tolist()}
-        found = c_svc(self._nodes, places, classes, bounds, tolerance)
+        found = c_svc(self.nodes, places, classes, bounds, tolerance)
         return found._replace(support=places[found.support])
 
     def regress(
@@ -120,7 +141,7 @@ class KernelMatrix:
     ) -> TrainedSvm:
         """Return the epsilon-SVR of some rows. rows : (m,) numbers of rows of D; y : (m,)."""
         places = self.place[rows]
-        found = epsilon_svr(self._nodes, places, y, C, epsilon, tolerance)
+        found = epsilon_svr(self.nodes, places, y, C, epsilon, tolerance)
         return found._replace(support=places[found.support])
 
     def sums(self, machine: TrainedSvm, rows: np.ndarray) -> np.ndarray:
@@ -136,11 +157,29 @@ class KernelMatrix:
         return np.array(found)
 
 
+class WholeValues(NamedTuple):
+    """u and beta of all rows, where ShardValues has those of a shard."""
+
+    scan: WholeScan
+    y: np.ndarray
+    weights: np.ndarray | None
+    u: np.ndarray
+    beta: np.ndarray
+    absolute: np.ndarray | None = None
+
+    @property
+    def shard(self) -> Shard:
+        return Shard(0, 0, len(self.y))
+
+    @property
+    def rows(self) -> CsrMatrix:
+        return self.scan.matrix.X[self.scan.at]
+
+
 class WholeScan(Scan):
     """A scan of few rows, whose kernel values are in a matrix. All its sums are in float64.
 
     at : (n,) integers, the place of each row in the matrix
-    audit: all rows
     """
 
     values: Any
@@ -150,39 +189,56 @@ class WholeScan(Scan):
         super().__init__(D, problem, 0)
 
     def _begin(self, layout_bytes: int, float64: bool) -> None:
-        y, n, matrix, zero = self.D.labels(), self.D.n, self.matrix, np.zeros(self.D.n)
-        self.audit = Points(np.arange(n), matrix.X[self.at], y, weights=self.weights)
-        self.values = SimpleNamespace(
-            rows=self.audit.X, y=y, weights=self.weights, u=zero, beta=zero, absolute=None,
-            shard=Shard(0, 0, n),
-        )  # fmt: skip
-        self.kernel_layout = matrix.exact_layout
-        self.max_violation = float(np.ptp(y))
+        zero = np.zeros(self.D.n)
+        self.values = WholeValues(self, self.D.labels(), self.weights, zero, zero)
+        # All rows, without features.
+        self.audit = Points(
+            np.arange(self.D.n), self.matrix.X[:0], self.labels, None, None, self.weights
+        )
+        self.kernel_layout = self.matrix.exact_layout
 
     def ask(self, question: Callable[[Any], Report], stage: str | None = None) -> Report:
         check()
         return question(self.values)
 
+    @property
+    def labels(self) -> np.ndarray:
+        return self.values.y
+
+    def u_of(self, rows: np.ndarray | None, stage: str | None = None) -> np.ndarray:
+        u: np.ndarray = self.values.u
+        return u.copy() if rows is None else u[rows]
+
     def rows(self, rows: np.ndarray) -> Points:
-        return self.audit if len(rows) == len(self.audit) else self.audit[rows]
+        return replace(self.points(rows), X=self.matrix.X[self.at[rows]])
+
+    def points(self, rows: np.ndarray) -> Points:
+        """Return rows without features, which solves do not read."""
+        _, y, weights, u, beta, _ = self.values
+        weights = None if weights is None else weights[rows]
+        return Points(rows, self.audit.X, y[rows], u[rows], beta[rows], weights)
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
-        K = taken(self.matrix.K, self.at[points.rows])
-        return centred_if_far(self.matrix.kernel, points.X, K) if centred else K
+        at = self.at[points.rows]
+        K = taken(self.matrix.K, at)
+        return centred_if_far(self.matrix.kernel, self.matrix.X[at], K) if centred else K
 
-    def shared_gram(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
+    def shared_gram(self, points: Points) -> KernelValues:
         if self.matrix.kernel.name in ("linear", "poly"):
             return super().shared_gram(points)
-        return self.matrix.K, self.at[points.rows]
+        return KernelValues(self.matrix.K, self.at[points.rows], self.matrix.nodes)
+
+    def centred_gram(self, points: Points, values: KernelValues) -> KernelValues:
+        return super().centred_gram(self.rows(points.rows), values)
 
     def continue_from(self, coefficients: Coefficients, *known: object) -> None:
         """Continue from coefficients. known: their u, which is computed anew."""
-        rows, beta, values = coefficients.rows, coefficients.beta, self.values
+        rows, beta = coefficients.rows, coefficients.beta
         # A sum that adds up its values one by one rounds as one that takes a pass for each.
         self.added = Added(len(rows), len(rows), float(np.abs(beta).sum()))
         self.coefficients, self.latest = coefficients, None
-        values.u = self.matrix.products(self.audit.X, self.at, self.at[rows], beta)
-        values.beta = self.beta
+        u = self.matrix.products(self.at, self.at[rows], beta)
+        self.values = self.values._replace(u=u, beta=self.beta)
 
     def make_step(self, step: Step) -> int:
         rows, beta = step.points.rows, step.beta

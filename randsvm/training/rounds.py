@@ -722,7 +722,7 @@ class Rounds:
             certificate = self._with_best_dual(SV, certificate)
         return replace(
             found,
-            SV=self.scan.completed(SV),
+            SV=SV,
             certificate=certificate,
             violators=None if isinstance(SV, ReducedMachine) else count,
             evaluated=count is not None,
@@ -802,8 +802,10 @@ class Rounds:
             return self._evaluate(found, clock, clock.end, ends=ends)
 
     def in_whole(self, found: SubtaskSolution) -> SubtaskSolution:
-        """Return a solution with the row numbers of the whole D."""
-        return replace(found, SV=self.subtask.in_whole(found.SV))
+        """Return a solution with the row numbers of the whole D, and with its rows unless it is of
+        a pair."""
+        SV = found.SV if self.subtask.rows is not None else self.scan.completed(found.SV)
+        return replace(found, SV=self.subtask.in_whole(SV))
 
 
 def _over(part: Rounds, rows: np.ndarray, SV: Machine) -> Machine:

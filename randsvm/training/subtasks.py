@@ -201,7 +201,7 @@ class Subtasks:
         first, second = self.pairs[number]
         name = f"{self.labels[first]} / {self.labels[second]}"
         if D.n <= FLOAT64_ROWS:
-            rows = np.flatnonzero(np.isin(self._classes, (first, second)))
+            rows = np.flatnonzero((self._classes == first) | (self._classes == second))
             pair = D.subset(D.mask(rows)).relabel(np.where(D.targets == first, 1.0, -1.0))
             return Subtask(pair, problem, name, rows, self.matrix)
         D, rows = self.group_rows().pair(first, second)
@@ -219,11 +219,12 @@ class Subtasks:
     def matrix(self, float64: bool = False) -> KernelMatrix:
         """Return the kernel values of all rows, which are few, for these subtasks and copies of
         them. float64: see `Subtask.kernel_matrix`."""
-        problem = self.problem
-        key, kept = (Kernel.of(problem), float64), self._matrices
+        params = self.params
+        key = params.kernel, params.gamma, params.coef0, params.degree, float64
+        kept = self._matrices
         with self._lock:
             if key not in kept:
-                kept[key] = KernelMatrix(self.D, problem, float64)
+                kept[key] = KernelMatrix(self.D, self.problem, float64)
             kept.move_to_end(key)
             # All have the same size. Those that were used last stay, in half of the memory: data of
             # so few rows hardly needs any.
@@ -263,11 +264,8 @@ class Subtasks:
     def _problem(self, weight: float, class_weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
         """Return the problem over rows whose weights add up to `weight`."""
         cache = self.resources.libsvm_megabytes / self.memory_sharers
-        return replace(
-            self.params.problem(weight, class_weights, cache),
-            weighted=self.D.summary.weighted,
-            may_be_indefinite=self.may_be_indefinite,
-        )
+        weighted, indefinite = self.D.summary.weighted, self.may_be_indefinite
+        return self.params.problem(weight, class_weights, cache, weighted, indefinite)
 
     def _problem_of(self, number: int) -> Problem:
         params, labels, sums = self.params, self.labels, self.weight_sums

@@ -6,7 +6,7 @@ import pytest
 from rows import Points
 from scans import problem
 from scipy import sparse
-from solving import PrecomputedNodes, check_values, libsvm, train_with_libsvm_kernel
+from solving import check_values, train_with_libsvm_kernel
 
 from randsvm.errors import ParameterError
 
@@ -64,12 +64,3 @@ def test_kernel_values_beyond_float32_are_refused():
     with pytest.raises(ParameterError, match="scale the features"):
         check_values(points_of(y, X * 1e20), problem("linear"))
     check_values(points_of(y, X * 1e20), problem("rbf"))
-
-
-def test_little_memory_of_solves_stays_allocated(monkeypatch):
-    monkeypatch.setattr(libsvm, "_spare", [])
-    K = np.eye(3000, dtype=np.float32)
-    for rows in (3000, 1000):
-        with PrecomputedNodes.of(K, np.arange(rows)), PrecomputedNodes.of(K, np.arange(rows)):
-            pass
-    assert 0 < sum(each.nbytes for each in libsvm._spare) <= 64 << 20
