@@ -3,7 +3,7 @@
 The values of a chunk are float32 if each of them stands for its value: the shortest decimal that
 rounds to the float32 is the number of the file. So it is if the file has numbers of at most 6
 digits, whole numbers up to 2^24, or float32 numbers that a program wrote with the fewest digits.
-Otherwise the values of the chunk are float64. `RawChunk.numbers` returns the numbers of the file in
+Otherwise the values of the chunk are float64. `numbers_of` returns the numbers of the file in
 both cases, so what is computed from these does not depend on which of the two a chunk holds. Only
 the steps of sgd and the features of a `mapping` use the stored values.
 Integers with one power of ten for each column would represent fewer data sets: 12 of 16 real ones
@@ -56,7 +56,7 @@ class RawChunk:
     """Consecutive parsed rows.
 
     y : (m,) float64, class numbers or target values; indptr : (m + 1,) int64; indices : (nnz,)
-    int32, as written in the file; values : (nnz,) float32 or float64, see `numbers`;
+    int32, as written in the file; values : (nnz,) float32 or float64, see `numbers_of`;
     weights : (m,) float64, above 0, or None if all weights are 1.
     """
 
@@ -79,11 +79,6 @@ class RawChunk:
         weights = 0 if self.weights is None else self.weights.nbytes
         arrays = self.y.nbytes + self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
         return arrays + weights
-
-    @property
-    def numbers(self) -> np.ndarray:
-        """Return the numbers of the file, (nnz,) float64."""
-        return numbers_of(self.values)
 
     def part(self, begin: int, end: int) -> RawChunk:
         """Return rows begin .. end - 1 as views of the same memory."""
@@ -113,7 +108,7 @@ def join_chunks(parts: Sequence[RawChunk]) -> RawChunk:
     if len({p.values.dtype for p in parts}) == 1:
         values = np.concatenate([p.values for p in parts])
     else:
-        values = np.concatenate([p.numbers for p in parts])
+        values = np.concatenate([numbers_of(p.values) for p in parts])
     return RawChunk(
         np.concatenate([p.y for p in parts]),
         np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
@@ -124,22 +119,12 @@ def join_chunks(parts: Sequence[RawChunk]) -> RawChunk:
     )
 
 
-def chunk_end(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
-    """Return the end of a chunk that continues at row `at`.
-
-    The chunk ends with the row that reaches `rows` rows or `nonzeros` nonzeros, or with the last
-    row. indptr : (m + 1,) int64.
-    """
-    by_nonzeros = int(np.searchsorted(indptr[at + 1 :], indptr[at] + nonzeros)) + at + 1
-    return min(len(indptr) - 1, at + rows, by_nonzeros)
-
-
 def cut_chunks(
     parts: Iterable[RawChunk], rows: int, nonzeros: int, *, split: bool
 ) -> Iterator[RawChunk]:
-    """Yield all rows in chunks; each but the last has `rows` rows or `nonzeros` nonzeros, or a few
-    more.
+    """Yield all rows in chunks.
 
+    A chunk ends with the row that reaches `rows` rows or `nonzeros` nonzeros, or with the last row.
     Chunks are copies, so that the memory of their parts is freed. split: whether a part may be
     divided, so that where chunks are cut does not depend on the parts; else chunks may have more
     rows.
@@ -151,7 +136,9 @@ def cut_chunks(
         while at < len(part.y):
             to = len(part.y)
             if split:
-                to = chunk_end(part.indptr, at, rows - m, nonzeros - nnz)
+                last = part.indptr[at] + nonzeros - nnz
+                by_nonzeros = at + 1 + int(np.searchsorted(part.indptr[at + 1 :], last))
+                to = min(to, at + rows - m, by_nonzeros)
             held.append(part.part(at, to))
             m, nnz = m + to - at, nnz + len(held[-1].values)
             if m >= rows or nnz >= nonzeros:

@@ -21,8 +21,9 @@ from randsvm.data.scaling import SPARSE
 from randsvm.data.svmlight import ParsedRows
 from randsvm.errors import ContentError, DataError
 
-# Rows that are checked or converted at a time.
+# Rows that are converted at a time, and values that are checked.
 ROWS_AT_ONCE = 8192
+VALUES_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -198,28 +199,20 @@ def _without_zeros(array: np.ndarray, dtype: type) -> CsrMatrix:
 
 
 def _check_finite(X: Matrix) -> None:
-    if isinstance(X, np.ndarray):
-        for at in slices(len(X), ROWS_AT_ONCE):
-            if (bad := _beyond_float32(X[at])).any():
-                row, column = np.argwhere(bad)[0]
-                raise _infinite(at.start + row, column, X[at][row, column])
-    elif (bad := _beyond_float32(X.data)).any():
-        first = int(np.flatnonzero(bad)[0])
-        row = int(np.searchsorted(X.indptr, first, side="right")) - 1
-        raise _infinite(row, X.indices[first], X.data[first])
-
-
-def _beyond_float32(values: np.ndarray) -> np.ndarray:
-    """Return which values no float32 is near to, or which are nan."""
-    with np.errstate(over="ignore"):
-        return ~np.isfinite(values.astype(np.float32, copy=False))
-
-
-def _infinite(row: int, column: int, value: float) -> ContentError:
-    found = "NaN" if np.isnan(value) else "infinity"
-    return ContentError(
-        f"X[{row}, {column}]: expected a finite value within float32 (3.4e38), found {found}"
-    )
+    """Raise ContentError for a value that is nan or that no float32 is near to."""
+    values = X.ravel() if isinstance(X, np.ndarray) else X.data
+    for at in slices(len(values), VALUES_AT_ONCE):
+        with np.errstate(over="ignore"):
+            bad = ~np.isfinite(values[at].astype(np.float32, copy=False))
+        if bad.any():
+            first = at.start + int(bad.argmax())
+            if isinstance(X, np.ndarray):
+                row, column = divmod(first, X.shape[1])
+            else:
+                row, column = np.searchsorted(X.indptr, first, "right") - 1, X.indices[first]
+            found = "NaN" if np.isnan(values[first]) else "infinity"
+            expected = "expected a finite value within float32 (3.4e38)"
+            raise ContentError(f"X[{row}, {column}]: {expected}, found {found}")
 
 
 # ---- labels -----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import numpy as np
 
 import randsvm.data._svmlight as _svmlight
 from randsvm import files
+from randsvm.arrays import CsrMatrix
 from randsvm.data.chunks import as_stored
 from randsvm.data.columns import format_hint
 from randsvm.decimals import NUMBER
@@ -102,17 +103,15 @@ class ParsedRows:
         if self.weights is None or self.weights.all():
             return self
         rows = np.flatnonzero(self.weights)
-        lengths = np.diff(self.indptr)
-        kept = np.repeat(self.weights != 0, lengths)
-        indices = self.indices[kept]
+        X = CsrMatrix(self.values, self.indices, self.indptr, (len(self), 0))[rows]
         return replace(
             self,
             codes=self.codes[rows] if len(self.codes) else self.codes,
             y=self.y[rows] if len(self.y) else self.y,
-            indptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[rows])]),
-            indices=indices,
-            values=self.values[kept],
-            features=np.unique(indices),
+            indptr=X.indptr.astype(np.int64),
+            indices=X.indices,
+            values=X.data,
+            features=np.unique(X.indices),
             weights=self.weights[rows],
             groups=None if self.groups is None else self.groups[rows],
             keys=None if self.keys is None else [self.keys[row] for row in rows],
