@@ -137,27 +137,23 @@ class Columns:
         has_header = self.header and self.format in DELIMITERS
         return has_header and all(NUMBER.fullmatch(name) for name in names)
 
-    def names_without_header(self, width: int) -> list[str]:
-        """Return the names of the columns of a file without a header.
+    def names_without_header(self) -> dict[int, tuple[list[str], str]]:
+        """Return the names of the columns of a file without a header, by the number of its fields.
 
         These are the columns of the training file in their order, with or without the label, or
-        those of the features. Raise ValueError, with the expected widths, for another width.
+        those of the features. The second value says which.
         """
         features = [column.name for column in self.columns]
         every = list(features)
         for position, name in self.others:
             every.insert(position, name)
         unlabelled = [name for name in every if name != self.label]
-        layouts = {
+        # Layouts of equal widths are equal.
+        return {
+            len(features): (features, "only features"),
             len(every): (every, "as in the training"),
             len(unlabelled): (unlabelled, "without the label"),
-            len(features): (features, "only features"),
         }
-        # Layouts of equal widths are equal.
-        if width in layouts:
-            return layouts[width][0]
-        found = [f"{count} ({words})" for count, (_, words) in layouts.items()]
-        raise ValueError(f"{' or '.join(found)} fields")
 
     def to_json(self) -> str:
         """Return the text that `from_json` reads."""

@@ -39,7 +39,6 @@ class LabelTable:
         self.path = path
         self.any_label = any_label
         self.closed, self._advice = False, f" (or {REGRESSION} for regression)"
-        self.unlabelled = unlabelled
         self.labels: list[str] = []
         # The file and the first spelling of each label.
         self.places: list[tuple[str, Spelling]] = []

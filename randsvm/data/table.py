@@ -340,7 +340,7 @@ def _validated(batch: Any, name: str) -> _Decoded:
     with _parquet_errors(name):
         # Positions in dictionaries and UTF-8 were not checked before.
         batch.validate(full=True)
-    return batch.num_rows, list(map(_plain, batch.columns)), []
+        return batch.num_rows, list(map(_plain, batch.columns)), []
 
 
 def _frame(frame: Frame) -> _Table:
@@ -625,11 +625,8 @@ def _check_names(table: _Table) -> None:
 def _no_column(table: _Table, wanted: str, *hints: str) -> DataError:
     more = ", ..." if len(table.names) > MAX_NAMES else ""
     found = ", ".join(map(quoted, table.names[:MAX_NAMES])) + more
-    hints = *hints, table.hint
-    other = next((one for one in ";\t," if one in "".join(table.names)), None)
-    if len(table.names) == 1 and other is not None:
-        hints = (f"the names seem to be separated by {other!r}",)
-    return _refused(table, f"expected a column {quoted(wanted)}, found {found}", *hints)
+    problem = f"expected a column {quoted(wanted)}, found {found}"
+    return _refused(table, problem, *hints, table.hint)
 
 
 def _place(table: _Table, wanted: str, flag: str) -> int:
@@ -644,17 +641,12 @@ def _place(table: _Table, wanted: str, flag: str) -> int:
     raise _no_column(table, wanted, flag)
 
 
-def _check_types(table: _Table, places: Sequence[int], kept: Sequence[int] = ()) -> None:
-    """Raise DataError for a column whose type has no features. kept : those of --keep"""
-    types = pyarrow.types
-    for place in sorted({*places, *kept}):
+def _check_types(table: _Table, places: Sequence[int]) -> None:
+    """Raise DataError for a column whose type has no features."""
+    for place in places:
         found = table.types[place]
-        kind = found.value_type if types.is_dictionary(found) else found
-        legal = _is_number(kind) or str(kind) in (*TEXTS, "bool", "null")
-        if place not in places:
-            # Types of bytes are binary, large_binary, fixed_size_binary and binary_view.
-            legal = not (types.is_nested(kind) or "binary" in str(kind))
-        if not legal:
+        kind = found.value_type if pyarrow.types.is_dictionary(found) else found
+        if not (_is_number(kind) or str(kind) in (*TEXTS, "bool", "null")):
             where = f"in column {quoted(table.names[place])}"
             problem = f"expected numbers or texts {where}, found the type {found}"
             raise _refused(table, problem, "--ignore-columns leaves it out", place=place)
@@ -775,15 +767,12 @@ class _Learnt:
                 raise DataError(*self.texts[text], problem)
         if words:
             numbers = f"{self.count:,} number{'s' * (self.count > 1)}"
-            more = len(words) - 1
-            others = f" and {more:,} other text{'s' * (more > 1)}" * (more > 0)
-            found = f"expected a number in column {name}, which has {numbers}, found "
+            problem = f"expected a number in column {name}, which has {numbers}, found "
             hints = (
                 f"--missing-values {_shell_record(words[0])} reads it as missing",
                 f"--categorical-columns {_shell_record(self.name)} makes categories of all values",
             )
-            problem = f"{found}{quoted(words[0])}{others}{_hint(*hints)}"
-            raise DataError(*self.texts[words[0]], problem)
+            raise DataError(*self.texts[words[0]], f"{problem}{quoted(words[0])}{_hint(*hints)}")
         return Column(self.name, None, self.total / (1 << EXPONENT) / self.count if fill else None)
 
 
@@ -924,7 +913,7 @@ class _Rows:
         self.label = -1 if columns.label is None else at.get(columns.label, -1)
         self.kept = [_place(table, name, "--keep") for name in keep]
         used = {place for _, place, _ in [*self.numbers, *self.texts]} | {self.label} - {-1}
-        _check_types(table, sorted(used), self.kept)
+        _check_types(table, sorted(used))
         self.used = sorted(used | set(self.kept))
 
     def block(self, batch: _Batch) -> tuple[ParsedRows, Counter[str]]:
@@ -1037,13 +1026,12 @@ def read_blocks(
     header = columns.header and not no_header
     with _opened(path, columns.format, header, opener, watch, block_size) as table:
         if columns.header and no_header:
-            try:
-                table = table._replace(names=columns.names_without_header(len(table.names)))
-            except ValueError as error:
-                found = f"found {len(table.names)}"
-                raise _refused(
-                    table, f"expected {error} in a file without a header, {found}"
-                ) from None
+            layouts, width = columns.names_without_header(), len(table.names)
+            if width not in layouts:
+                known = " or ".join(f"{count} ({what})" for count, (_, what) in layouts.items())
+                problem = f"expected {known} fields in a file without a header, found {width}"
+                raise _refused(table, problem)
+            table = table._replace(names=layouts[width][0])
         _check_names(table)
         rows = _Rows(
             table,

@@ -290,11 +290,10 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
         ),
         (
             'a,y\n1,p\n"1,5",q\nx,q\n',
-            "3:1: .*, which has 1 number, found '1,5' and 1 other "
-            r"text \(--missing-values '\"1,5\"' reads",
+            r"3:1: .*, which has 1 number, found '1,5' \(--missing-values '\"1,5\"' reads",
         ),
         ("a,b\n1,p\n2,q\n", r"1:1: expected a column 'y', found 'a', 'b' \(--label-column; --no-h"),
-        ("a;y\n1;p\n", "1:1: expected a column 'y', found 'a;y' .* separated by ';'"),
+        ("a;y\n1;p\n", "1:1: expected a column 'y', found 'a;y'"),
         ("a,a,y\n1,2,p\n", r"1:1: expected different names of .* 2 times \(--no-header if"),
         ("y\np\n", "1:1: expected a column of features"),
         ("", "1:1: expected a row, found an empty file"),
