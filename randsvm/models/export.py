@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -30,7 +30,7 @@ from randsvm.models.model import Model
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.normal_form import NormalForm, normal_form
 from randsvm.models.onnx_graph import onnx_graph
-from randsvm.models.row_files import RowFiles, csr_rows
+from randsvm.models.row_files import RowFiles
 from randsvm.parameters.run import EXPORT_FORMATS
 
 # Support vectors, or drawn rows, that stand for a data set if there is none.
@@ -38,8 +38,8 @@ MAX_OWN_ROWS = 10_000
 DRAWN_ROWS = 500
 # The mean number of values in a drawn row of many.
 DRAWN_VALUES = 100
-# Bytes of the arrays of rows that are compared at once.
-BLOCK_BYTES = 1 << 25
+# Rows that are compared at once, and bytes of their arrays.
+MOST_AT_ONCE, BLOCK_BYTES = 8192, 1 << 25
 MAX_SHOWN_PROBLEM = 300
 
 
@@ -99,8 +99,6 @@ def export(
         raise ParameterError(f"expected a format {' or '.join(EXPORT_FORMATS)}, found {format!r}")
     model, output = os.fspath(model), os.fspath(output)
     paths = None if data is None else files.inputs(data)
-    if any(map(files.is_stream, paths or ())):
-        raise ParameterError("an export reads TEST_FILE several times: name a file")
     files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
     check_is_not_model(paths or (), "c|onnx MODEL_FILE OUTPUT_FILE --data TEST_FILE")
     kind, is_one, make, find_predictor = FORMATS[format]
@@ -111,7 +109,7 @@ def export(
             raise ModelError(f"{model}: expected a model of two or more classes")
         form = normal_form(loaded)
         if paths is None:
-            parts = _own_rows(form)
+            parts: Iterable[CsrMatrix] = [_own_rows(form)]
         else:
             row_files = RowFiles(loaded, model, paths, data_format, no_header=no_header)
             parts = _rows_of_files(loaded, form.inputs, row_files)
@@ -147,18 +145,13 @@ def _rows_of_files(model: Model, inputs: int, row_files: RowFiles) -> Iterator[C
     features = np.arange(inputs, dtype=np.int32) + model.index_base
     done = 0
     for block in row_files.blocks():
-        for at in slices(len(block), _rows_at_once(inputs)):
-            yield rows_over(features, *csr_rows(block, at))[0]
+        yield rows_over(features, block.indptr, block.indices, block.values)[0]
         done += len(block)
         emit(Progress("comparing", done, None, "row"))
 
 
-def _rows_at_once(inputs: int) -> int:
-    return max(1, min(8192, BLOCK_BYTES // (8 * inputs)))
-
-
-def _own_rows(form: NormalForm) -> Iterator[CsrMatrix]:
-    """Yield rows to compare if there are no files, with a column for each input.
+def _own_rows(form: NormalForm) -> CsrMatrix:
+    """Return rows to compare if there are no files, with a column for each input.
 
     They are support vectors as they were before scaling, or rows that are drawn at random.
     """
@@ -178,15 +171,14 @@ def _own_rows(form: NormalForm) -> Iterator[CsrMatrix]:
         X = X.with_data(X.data * size[X.indices])
         if form.shift.any():
             X = CsrMatrix.from_dense(X.toarray() + form.shift)
-    X = X.astype(np.float32).astype(np.float64) if form.single else X
-    return (X[at] for at in slices(X.shape[0], _rows_at_once(inputs)))
+    return X.astype(np.float32).astype(np.float64) if form.single else X
 
 
 # --- the comparison ------------------------------------------------------------------------
 
 
 def _compare(
-    predictor: Predictor, model: Model, form: NormalForm, parts: Iterator[CsrMatrix]
+    predictor: Predictor, model: Model, form: NormalForm, parts: Iterable[CsrMatrix]
 ) -> dict[str, Any]:
     """Compare an export with its model, and return the fields of Exported about it.
 
@@ -194,9 +186,9 @@ def _compare(
     more than rounding, or if labels or probabilities do not follow from the decision values.
     """
     name, predict = predictor
-    count = labels = 0
-    largest = 0.0
-    for X in parts:
+    count, labels, largest = 0, 0, 0.0
+    at_once = max(1, min(MOST_AT_ONCE, BLOCK_BYTES // (8 * form.inputs)))
+    for X in (part[at] for part in parts for at in slices(part.shape[0], at_once)):
         rows = model.rows(X.indptr, (X.indices + model.index_base).astype(np.int32), X.data)
         own = model.decision(rows)
         norm = float(np.sqrt((rows.extra + squared_norms(rows.X)).max(initial=0.0)))
