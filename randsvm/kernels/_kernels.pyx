@@ -62,12 +62,13 @@ ctypedef fused real:
 def sparse_arguments(
     const int[::1] x_starts, const int[::1] x_columns, const real[::1] x_values,
     const int[::1] z_starts, const int[::1] z_rows, const real[::1] z_values,
-    const real[::1] left, const real[::1] right, real[:, ::1] block,
+    const real[::1] left, const real[::1] right, real[:, :] block,
 ):
     """Compute block[i, j] = left[i] + right[j] + <x_i, z_j>.
 
     x is in CSR: row i has the values x_values[x_starts[i]:x_starts[i + 1]]. z is in CSC: column c
-    has the values z_values[z_starts[c]:z_starts[c + 1]], in the rows z_rows.
+    has the values z_values[z_starts[c]:z_starts[c + 1]], in the rows z_rows. The values of a row
+    of the block are adjacent.
     """
     cdef Py_ssize_t i, j, at, column, entry, m = block.shape[1]
     cdef real value
@@ -75,6 +76,8 @@ def sparse_arguments(
     cdef const real* of_columns
     if left.shape[0] != block.shape[0] or right.shape[0] != m:
         raise ValueError("expected a number in left for each row of block, in right for each column")
+    if m and block.strides[1] != sizeof(real):
+        raise ValueError("expected adjacent values in a row of block")
     if block.shape[0] == 0 or m == 0:
         return
     of_columns = &right[0]
@@ -239,7 +242,7 @@ def add_sums_of_cells(
 def add_squared_distances(
     const int[::1] x_starts, const int[::1] x_columns, const real[::1] x_values,
     const int[::1] z_starts, const int[::1] z_columns, const real[::1] z_values,
-    double[:, ::1] block,
+    double[:, :] block,
 ):
     """Compute block[i, j] += |x_i - z_j|^2 from the differences of features.
 

@@ -218,7 +218,8 @@ class Layout:
         return K
 
     def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
-        """Store the kernel values of rows and centres in K, of the precision of the layout."""
+        """Store the kernel values of rows and centres in K, of the precision of the layout; the
+        values of a row of K are adjacent."""
         raise NotImplementedError
 
     def gram(self, X: Matrix, dtype: type) -> np.ndarray:
@@ -229,9 +230,10 @@ class Layout:
         for number, i in enumerate(parts):
             rows = self.lay_out(X[i], np.zeros(i.stop - i.start))
             for j, columns in zip(parts[number:], centres[number:], strict=True):
-                block: np.ndarray = np.empty((i.stop - i.start, j.stop - j.start), self.dtype)
+                block = K[i, j] if dtype is self.dtype else np.empty(K[i, j].shape, self.dtype)
                 self.store(rows, columns, block)
-                K[i, j] = block
+                if dtype is not self.dtype:
+                    K[i, j] = block
             mirror(K, i.start, i.stop)
         if self.kernel.name == "rbf":
             np.fill_diagonal(K, 1.0)
@@ -378,19 +380,6 @@ class Compiled(Layout):
     def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
         self.run(rows, centres[0], K)
 
-    def gram(self, X: Matrix, dtype: type) -> np.ndarray:
-        K: np.ndarray = np.empty((X.shape[0], X.shape[0]), dtype)
-        rows, (panels, _) = self.lay_out(X, np.zeros(len(K))), Compiled.centres(self, X)
-        for at in slices(len(K), PANEL_CENTRES * 4):
-            block = K[at, at.start :]
-            some = block if dtype is self.dtype else np.empty(block.shape, self.dtype)
-            self.run(self.some(rows, at), panels[at.start // PANEL_CENTRES :], some)
-            if some is not block:
-                block[:] = some
-            mirror(K, at.start, at.stop)
-        np.fill_diagonal(K, 1.0)
-        return K
-
     def run(
         self,
         rows: Any,
@@ -523,8 +512,10 @@ class Cells(Dense):
             yield part, (places, to_panels(np.take(x, places, axis=0)))
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
-        """Return the augmented centres, their features by columns, and columns of beta."""
-        assert beta is not None
+        """Return the augmented centres, their features by columns, and columns of beta; without
+        beta those of Dense."""
+        if beta is None:
+            return super().centres(Z)
         m, w = Z.shape
         columns = np.zeros((w, -(-m // LANES) * LANES), np.float32)
         columns[:, :m] = self.centred(Z).T

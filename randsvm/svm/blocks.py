@@ -33,12 +33,12 @@ from randsvm.svm.subproblem_qp import Solution
 from randsvm.svm.working_set import WorkingSet
 
 # LIBSVM solves a working set of r rows as one problem. A working set in blocks has WIDER r rows, in
-# BLOCKS blocks of r / 2 rows: LIBSVM makes as many iterations in all, and each costs half as much.
-# Measured with one block of r rows, 2 of r, 4 of r / 2, and 8 of r / 2 rows:
+# BLOCK_COUNT blocks of r / 2 rows: LIBSVM makes as many iterations in all, and each costs half as
+# much. Measured with one block of r rows, 2 of r, 4 of r / 2, and 8 of r / 2 rows:
 #     covtype, 30,000 rows: 0.93, 0.75, 0.56, 0.62 processor seconds of all solves; 83, 42, 45, 27
 #         rounds; 73, 70, 73, 81 thousand coefficients changed
 #     covtype, 100,000 rows: 3.8, 3.1, 1.8, 2.0 s; 116, 62, 72, 45; 169, 161, 174, 199
-BLOCKS, WIDER = 4, 2
+BLOCK_COUNT, WIDER = 4, 2
 # Blocks are used while their coupling is below MAX_COUPLING. Measured, of one block of r rows split
 # into four: 0.01 to 0.3 on covtype with gamma 32, at first 0.02; 0.12 to 0.8 on checkerboard, 0.6
 # to 2.7 on a9a, census and flights, which need two to three times as many rounds if they are split.
@@ -52,7 +52,7 @@ MAX_COUPLING = 0.2
 STALLED = 0.99
 # Blocks are used only if r is at least this: blocks of fewer than half as many rows cost more than
 # they save.
-MIN_ROWS = 500
+MIN_SPLIT_ROWS = 500
 # The step is whole (t = 1) if that gains at least this share of the largest gain:
 # coefficients that reach a bound in their block then stay there. With couplings below
 # MAX_COUPLING nearly all steps are whole: a share for each block, by a quadratic program,
@@ -75,7 +75,7 @@ class Blocks:
         # P - D after the last two rounds.
         self.distances = math.inf, math.inf
         self.may_split = (
-            r >= MIN_ROWS
+            r >= MIN_SPLIT_ROWS
             and scan.problem.kernel == "rbf"
             and not scan.task.absolute_sum
             and WIDER * r < scan.training_rows
@@ -91,7 +91,7 @@ class Blocks:
         if suits and (self.several or self.rounds >= self.due):
             found = step.coupling
             if found is None:
-                parts = split(step.points.X, BLOCKS, self._draw)
+                parts = split(step.points.X, BLOCK_COUNT, self._draw)
                 found = coupling(products(self.scan, step.points, parts, step.beta))
             self.several = found < MAX_COUPLING and not stalled
             if not self.several:
@@ -113,13 +113,13 @@ class Blocks:
 
 
 def solve_blocks(scan: Scan, W: WorkingSet, b: float, draw: Draw) -> Step:
-    """Solve each of BLOCKS blocks of W, in the threads of this process; return the joint step.
+    """Solve each of BLOCK_COUNT blocks of W, in the threads of this process; return the joint step.
 
     b: the offset of the solution so far. draw: the random draw that determines the split.
     """
     began, points = time.perf_counter(), scan.points(W.rows)
     assert points.beta is not None and points.u is not None
-    parts = split(points.X, BLOCKS, draw)
+    parts = split(points.X, BLOCK_COUNT, draw)
     found = scan.D.in_threads(lambda part: solution_of(scan, points[part], b), parts)
     beta = points.beta.copy()
     for part, one in zip(parts, found, strict=True):

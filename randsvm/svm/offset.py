@@ -21,7 +21,7 @@ import numpy as np
 from randsvm.arrays import sum_in_order
 
 # The window beside a window is this many times as wide.
-WIDENING = 16.0
+WINDOW_GROWTH = 16.0
 # Shards report up to MAX_BREAKPOINTS breakpoints one by one (half a megabyte). A part of a window
 # holds half as many if they are spread evenly.
 MAX_BREAKPOINTS = 32768
@@ -64,13 +64,13 @@ class Window:
 
     def before(self, breakpoint: float) -> Window:
         """Return the window left of this one; it contains the breakpoint."""
-        left = min(breakpoint, self.left - WIDENING * (self.right - self.left))
+        left = min(breakpoint, self.left - WINDOW_GROWTH * (self.right - self.left))
         left = max(self.low, float(np.nextafter(left, -np.inf)))
         return Window(left, self.left, self.low, self.left)
 
     def after(self, breakpoint: float) -> Window:
         """Return the window right of this one; it contains the breakpoint."""
-        right = max(breakpoint, self.right + WIDENING * (self.right - self.left))
+        right = max(breakpoint, self.right + WINDOW_GROWTH * (self.right - self.left))
         return Window(self.right, min(self.high, right), self.right, self.high)
 
 

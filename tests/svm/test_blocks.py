@@ -10,7 +10,7 @@ from rows import Draw
 from scans import KEEP_ALL, TASKS, case, task_file
 from scipy import sparse
 from solving import (
-    BLOCKS,
+    BLOCK_COUNT,
     WorkingSet,
     best_share,
     blocks,
@@ -30,7 +30,7 @@ def test_blocks_are_cut_across_a_line_so_that_near_rows_stay_together():
     """On a line each block is an interval, whatever the random rows are."""
     x = np.random.default_rng(0).permutation(400).astype(float)
     for number in range(5):
-        parts = split(sparse.csr_matrix(x[:, None]), BLOCKS, Draw(3, number))
+        parts = split(sparse.csr_matrix(x[:, None]), BLOCK_COUNT, Draw(3, number))
         assert sorted(int(np.ptp(x[part])) for part in parts) == [99] * 4
 
 
