@@ -101,12 +101,7 @@ class Log:
     def __init__(self, path: str) -> None:
         check_output(path, "a log", lambda head: head.startswith(BEGINNING))
         self.path = path
-        self.stream: BinaryIO | None = None
-
-    @property
-    def is_begun(self) -> bool:
-        """Return whether this run has written a line."""
-        return self.stream is not None
+        self.stream: BinaryIO | None = None  # until the first line
 
     def write(self, line: str) -> None:
         """Write a line at once, so that the log of a killed run is complete. Raises OSError."""

@@ -163,7 +163,7 @@ class Report:
             path, records = self.given["html"], [*self.page, finished()]
             self._attempt(path, lambda: write_page(path, training_page(records)))
         # A mistaken command line leaves an old log unchanged.
-        if self.log is not None and (self.log.is_begun or not is_usage):
+        if self.log is not None and (self.log.stream is not None or not is_usage):
             self._write_log(finished())
 
     def _attempt(self, output: str, write: Callable[[], object]) -> None:
@@ -187,7 +187,7 @@ class Report:
         self.stage = ""
         if isinstance(event, COMMAND_ENDS):
             self.outcome = event
-        elif self.log is not None or self.page is not None or self.in_json:
+        else:
             # Also without a log: `_record` keeps fields of Started, which the last record repeats.
             record = self._record(event)
             self._write_log(record)
