@@ -88,7 +88,7 @@ MAX_CALLS = 256
 # Bytes of chunks in a request.
 REQUEST_BYTES = 32 << 20
 # The attributes of a view that are not sent: its actor has its own.
-LOCAL_ATTRIBUTES = ("store", "jobs", "pool", "executor", "groups", "_column_rule")
+LOCAL_ATTRIBUTES = ("store", "threads", "pool", "executor", "groups", "_column_rule")
 ARITHMETIC_DIFFERS = (
     "worker {} rounds differently from this process: the model may differ in its last digits from "
     "a model of one machine; the reported gap is valid"

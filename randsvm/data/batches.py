@@ -119,7 +119,7 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
             None if batch.weights is None else batch.weights[rows],
         )
 
-    return D.pool.map_in_order(mapped, parts(), D.jobs)
+    return D.pool.map_in_order(mapped, parts(), D.threads)
 
 
 def chunk_groups(D: Dataset, count: int) -> dict[Shard, list[Shard]]:

@@ -66,7 +66,7 @@ def read(
 
 
 def _read_through_cache(
-    paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
+    paths: Sequence[str], options: ParseOptions, cache: str, threads: int
 ) -> tuple[Summary, Store]:
     if STANDARD in paths:
         raise ParameterError("--cache needs a named file: standard input cannot be checked")
@@ -77,9 +77,9 @@ def _read_through_cache(
     for path in paths:
         with open_input(path):
             pass  # a source that cannot be opened is refused, even if there is a cache of it
-    if (found := _opened(paths, options, cache, jobs)) is not None:
+    if (found := _opened(paths, options, cache, threads)) is not None:
         return found
-    return _written(paths, options, cache, jobs)
+    return _written(paths, options, cache, threads)
 
 
 def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, object]:
@@ -102,7 +102,7 @@ def _file(path: str) -> dict[str, object]:
 
 
 def _written(
-    paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
+    paths: Sequence[str], options: ParseOptions, cache: str, threads: int
 ) -> tuple[Summary, Store]:
     """Parse the files into a new cache, which appears whole or not at all.
 
@@ -113,7 +113,7 @@ def _written(
         with create_output(cache) as stream:
             stream.write(MAGIC)
             store = Store(file=ChunkFile(stream, cache, PLACE))
-            summary = read_files(paths, options, store.append, jobs)
+            summary = read_files(paths, options, store.append, threads)
             table = np.array([entry[1:] for entry in store.chunks.values()], np.int64)
             columns = None if summary.columns is None else summary.columns.to_json()
             has_groups = summary.groups is not None
@@ -135,7 +135,7 @@ def _written(
 
 
 def _opened(
-    paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
+    paths: Sequence[str], options: ParseOptions, cache: str, threads: int
 ) -> tuple[Summary, Store] | None:
     """Return the content of the cache; None if it is missing, stale or damaged."""
     try:
@@ -152,7 +152,7 @@ def _opened(
             return None
         summary["features"], table, groups = (np.load(footer) for _ in range(3))
         store = _store(stream, cache, table)
-        with ThreadPool(jobs) as pool:
+        with ThreadPool(threads) as pool:
             if not all(pool.map_in_order(ChunkEntry.is_intact, store.chunks.values())):
                 return None
         of_classes = "labels", "counts", "total_weight_by_class"

@@ -97,11 +97,11 @@ class Dataset:
     scaling, mapping: applied to rows when they are read (see `scaled`, `mapped`).
     """
 
-    def __init__(self, summary: Summary, store: Store, jobs: int) -> None:
+    def __init__(self, summary: Summary, store: Store, threads: int) -> None:
         self.n, self.nnz, self.d = summary.n, summary.nnz, len(summary.features)
         self.store = store
-        self.jobs = jobs
-        self.pool = ThreadPool(jobs)
+        self.threads = threads
+        self.pool = ThreadPool(threads)
         self.executor = Executor(self.pool)
         # The first row of each chunk among the stored rows.
         self.stored_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])

@@ -209,7 +209,7 @@ def labelled_blocks(
     """Yield the blocks of files in order; ParsedRows.y : (m,) float64, class numbers or targets.
 
     known: learns the labels; its path is that of the current file. weights: of the rows, from a
-    file of their own. watch: receives the events. options: of `read`, such as labels and jobs.
+    file of their own. watch: receives the events. options: of `read`, such as labels and threads.
     """
     for path, listener in with_progress(paths, watch):
         known.path = path
@@ -238,7 +238,7 @@ def with_progress(paths: Sequence[str], watch: Watch) -> Iterator[tuple[str, Wat
 
 @contextmanager
 def reader_of(
-    paths: Sequence[str], options: ParseOptions, jobs: int, tmpdir: str | None
+    paths: Sequence[str], options: ParseOptions, threads: int, tmpdir: str | None
 ) -> Iterator[tuple[Reader, Columns | None]]:
     """Yield the reader of the files' format, and the columns of tables: finding these takes a pass.
 
@@ -252,7 +252,7 @@ def reader_of(
     from randsvm.data import table
 
     with table.opener_of(paths, tmpdir) as opener:
-        columns = table.learn(with_progress(paths, emit), options.table, jobs, opener)
+        columns = table.learn(with_progress(paths, emit), options.table, threads, opener)
         group = options.table.group
         keep = () if group is None else (group,)
         yield partial(table.read_blocks, columns=columns, opener=opener, keep=keep), columns
@@ -262,7 +262,7 @@ def read_files(
     paths: Sequence[str],
     options: ParseOptions,
     keep: Callable[[RawChunk], object],
-    jobs: int,
+    threads: int,
     tmpdir: str | None = None,
 ) -> Summary:
     """Parse and validate all files in order, and call `keep` with each chunk in order.
@@ -276,7 +276,7 @@ def read_files(
     # After an error this thread ends the threads of the reader. If the garbage collector ended
     # them, it could do so in a thread that is just starting, which is a deadlock.
     with (
-        reader_of(paths, options, jobs, tmpdir) as (read, columns),
+        reader_of(paths, options, threads, tmpdir) as (read, columns),
         closing(
             labelled_blocks(
                 paths,
@@ -286,7 +286,7 @@ def read_files(
                 labels=options.labels,
                 zero_based=options.zero_based,
                 unlabelled=options.any_label,
-                jobs=jobs,
+                threads=threads,
             )
         ) as blocks,
     ):

@@ -128,31 +128,32 @@ def read_blocks(
     path: str,
     *,
     unlabelled: bool = False,
-    jobs: int = 1,
+    threads: int = 1,
     watch: Watch = silent,
     block_size: int = BLOCK_SIZE,
     prompt: bool = False,
     **dialect: Any,
 ) -> Generator[ParsedRows, None, None]:
-    """Yield the rows of a file (`-`: standard input) in order, parsed by `jobs` threads.
+    """Yield the rows of a file (`-`: standard input) in order, parsed by this number of threads.
 
-    Memory: jobs + 2 blocks of text and their rows. A line longer than a block (up to LONGEST_LINE)
-    makes a longer block. Raises DataError for the first bad line of the file, after all rows before
-    that line are yielded, so that a caller that checks labels finds a bad label before that line
-    first. The last block before an error may have no rows and only the spelling of the bad row.
+    Memory: two blocks of text more than threads, and their rows. A line longer than a block (up to
+    LONGEST_LINE) makes a longer block. Raises DataError for the first bad line of the file, after
+    all rows before that line are yielded, so that a caller that checks labels finds a bad label
+    before that line first. The last block before an error may have no rows and only the spelling of
+    the bad row.
     prompt: yield the rows of a pipe as they arrive, parsed by this thread, not when a block is
     full. unlabelled, dialect: see parse_piece.
     """
     name = files.display_name(path)
     line = 1
-    with files.open_input(path) as stream, ThreadPool(jobs) as pool:
+    with files.open_input(path) as stream, ThreadPool(threads) as pool:
         size = min(block_size, LONGEST_LINE)
         texts = pieces(stream, path, lambda: size, LONGEST_LINE, watch, prompt)
         dialect["unlabelled"] = unlabelled
         parse: Callable[..., Piece] = partial(parse_piece, **dialect)
         # An error of reading is raised only after the rows before it were parsed, whose own errors
         # come first.
-        in_threads = pool.map_in_order(parse, texts, jobs)
+        in_threads = pool.map_in_order(parse, texts, threads)
         with closing((parse(text) for text in texts) if prompt else in_threads) as parsed:
             try:
                 for block, lines, fault in parsed:

@@ -573,7 +573,7 @@ def _in_order(
     places: Sequence[int],
     missing: Sequence[str],
     work: Callable[[_Batch], Result],
-    jobs: int,
+    threads: int,
 ) -> Generator[tuple[int, int, Result], None, None]:
     """Yield for each batch its first row, its number of rows, and work(batch), in order.
 
@@ -589,8 +589,8 @@ def _in_order(
 
     row = table.first_row
     with (
-        ThreadPool(jobs) as pool,
-        closing(pool.map_in_order(done, table.batches(places), jobs)) as found,
+        ThreadPool(threads) as pool,
+        closing(pool.map_in_order(done, table.batches(places), threads)) as found,
     ):
         for batch, result in found:
             yield row, batch.rows, result
@@ -784,7 +784,7 @@ def _shell_record(field: str) -> str:
 def learn(
     paths: Iterable[tuple[str, Watch]],
     options: TableOptions,
-    jobs: int,
+    threads: int,
     opener: Opener,
     *,
     block_size: int = BLOCK_SIZE,
@@ -820,7 +820,7 @@ def learn(
                 learnt = {name: _Learnt(name, name in categorical) for name in names}
                 if options.header:
                     others = [(i, s) for i, s in enumerate(table.names) if s in left_out]
-            rows += _learn_file(table, learnt, missing, options.fill, jobs)
+            rows += _learn_file(table, learnt, missing, options.fill, threads)
     if not rows:
         problem = f"expected rows after the names of the columns, found none{_hint(hint)}"
         raise DataError(first, 1, 1, problem)
@@ -844,7 +844,11 @@ def _left_out(table: _Table, options: TableOptions) -> set[str]:
 
 
 def _learn_file(
-    table: _Table, learnt: Mapping[str, _Learnt], missing: Sequence[str], has_sums: bool, jobs: int
+    table: _Table,
+    learnt: Mapping[str, _Learnt],
+    missing: Sequence[str],
+    has_sums: bool,
+    threads: int,
 ) -> int:
     """Add what the columns of features have; return the number of rows. has_sums: see _contents"""
     places = [place for place, name in enumerate(table.names) if name in learnt]
@@ -855,7 +859,7 @@ def _learn_file(
         return _contents(batch, places, categorical, has_sums)
 
     count = 0
-    with closing(_in_order(table, places, missing, work, jobs)) as batches:
+    with closing(_in_order(table, places, missing, work, threads)) as batches:
         for first_row, rows, contents in batches:
             for place, found in zip(places, contents, strict=True):
                 learnt[table.names[place]].add(found, table.name, first_row, place)
@@ -1008,7 +1012,7 @@ def read_blocks(
     zero_based: bool = False,
     unlabelled: bool = False,
     float64: bool = False,
-    jobs: int = 1,
+    threads: int = 1,
     watch: Watch = silent,
     block_size: int = BLOCK_SIZE,
     keep: Sequence[str] = (),
@@ -1016,7 +1020,7 @@ def read_blocks(
     opener: Opener = files.open_input,
     no_header: bool = False,
 ) -> Generator[ParsedRows, None, None]:
-    """Yield the rows of a table in order, converted by `jobs` threads.
+    """Yield the rows of a table in order, converted by this number of threads.
 
     The columns may have another order than in `columns`, and others may be among them. unlabelled:
     the label may be missing. keep: names of columns whose text `ParsedRows.keys` holds. unseen:
@@ -1042,7 +1046,7 @@ def read_blocks(
             float64=float64,
             keep=keep,
         )
-        with closing(_in_order(table, rows.used, columns.missing, rows.block, jobs)) as batches:
+        with closing(_in_order(table, rows.used, columns.missing, rows.block, threads)) as batches:
             for first_row, _, (block, more_unseen) in batches:
                 if unseen is not None:
                     unseen.update(more_unseen)

@@ -128,7 +128,7 @@ class RowFiles:
             zero_based=model.zero_based,
             unlabelled=not self.training or model.is_one_class,
             float64=True,
-            jobs=jobs,
+            threads=jobs,
             **own,
         ):
             self.weighted = self.weighted or block.is_weighted

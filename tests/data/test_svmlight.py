@@ -229,7 +229,7 @@ def test_errors_name_the_place_and_the_reason(file, labels, text, message):
 BAD_LATE = b"# x\n1 1:1\n\n-1 2:1 # y\n1 1:1\nspam 1:1 2:z\n1.5 0:1\n"
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("block_size", [1, 2, 7, 12, 33, 1000])
 @pytest.mark.parametrize(("text", "message"), [
     (BAD_LATE, "6:1: expected a number like the first label, '1', found 'spam'"),
@@ -237,9 +237,11 @@ BAD_LATE = b"# x\n1 1:1\n\n-1 2:1 # y\n1 1:1\nspam 1:1 2:z\n1.5 0:1\n"
     (BAD_LATE.replace(b"spam", b"?"), "6:1: expected a label (unlabelled rows are for "
      "prediction only), found '?'"),
 ])  # fmt: skip
-def test_the_first_bad_token_is_reported_with_any_block_size(file, text, message, block_size, jobs):
+def test_the_first_bad_token_is_reported_with_any_block_size(
+    file, text, message, block_size, threads
+):
     path = file(text)
-    assert problem_of(path, block_size=block_size, jobs=jobs) == f"a.svm:{message}"
+    assert problem_of(path, block_size=block_size, threads=threads) == f"a.svm:{message}"
 
 
 @pytest.mark.parametrize("block_size", [1, 1000])
@@ -266,7 +268,7 @@ def test_a_bad_line_is_reported_before_a_damaged_end_of_the_file(file):
     with pytest.raises(ContentError):
         read(path, block_size=100)
     path = file(gzip.compress(b"1 x\n" + lines)[:-20])
-    assert problem_of(path, block_size=100, jobs=2) == (
+    assert problem_of(path, block_size=100, threads=2) == (
         "a.svm:1:3: expected index:value, found 'x'"
     )
 
@@ -282,11 +284,11 @@ SAMPLE = b"".join(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("jobs", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("block_size", [1, 5, 100, 1 << 20])
-def test_blocks_and_jobs_do_not_change_the_rows(file, block_size, jobs):
+def test_blocks_and_threads_do_not_change_the_rows(file, block_size, threads):
     path = file(b"\xef\xbb\xbf" + SAMPLE)
-    blocks = read(path, block_size=block_size, jobs=jobs)
+    blocks = read(path, block_size=block_size, threads=threads)
     whole = parse(SAMPLE)
     assert rows_of(blocks) == rows_of([whole])
     features = np.unique(np.concatenate([block.features for block in blocks]))
