@@ -304,8 +304,8 @@ def describe_file(path: str) -> dict[str, Any]:
     """
     info, made = load(path).info(), None
     if not files.is_stream(path):
-        changed = datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
-        made = changed.isoformat(timespec="seconds").replace("+00:00", "Z")
+        seconds = Path(path).stat().st_mtime
+        made = f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
     return {"model": files.display_name(path), "made": made, **info}
 
 

@@ -118,9 +118,8 @@ class KernelModel(Model):
 
     def without_unused_features(self) -> KernelModel:
         """Return a model with the same f without the features that no support vector has."""
-        Z = self.Z
-        used, columns = np.unique(Z.indices, return_inverse=True)
-        Z = CsrMatrix(Z.data, columns, Z.indptr, (Z.shape[0], len(used)))
+        used, columns = np.unique(self.Z.indices, return_inverse=True)
+        Z = CsrMatrix(self.Z.data, columns, self.Z.indptr, (len(self.beta), len(used)))
         return replace(self, Z=Z, features=self.features[used])
 
     # --- decision values -------------------------------------------------------------------

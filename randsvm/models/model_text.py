@@ -328,10 +328,8 @@ class Header:
         shift, factor, scores, ranks = (
             None if one is None else np.array(one, np.float64) for one in self.take(*keys)
         )
-        of_features = [one for one in (shift, factor) if one is not None]
-        if scale is not None and (
-            seen is None or any(one.shape != seen.shape for one in of_features)
-        ):
+        shapes = {one.shape for one in (shift, factor) if one is not None}
+        if scale is not None and (seen is None or shapes - {seen.shape}):
             raise ValueError("expected a scaling of each feature")
         return {
             "labels": {"svc": labels, "one-class": ONE_CLASS_LABELS, "svr": ()}[task],
@@ -475,11 +473,9 @@ def check_is_not_model(paths: Iterable[str], order: str) -> None:
     order : the files of the command in the right order, for the message.
     """
     for path in paths:
-        head = b""
         with contextlib.suppress(OSError):  # the reader of the data reports it
-            head = files.first_bytes(path)
-        if path != files.STANDARD and format_of(head) is not None:
-            raise ParameterError(f"{path} is a model, not data: the order is {order}")
+            if path != files.STANDARD and format_of(files.first_bytes(path)) is not None:
+                raise ParameterError(f"{path} is a model, not data: the order is {order}")
 
 
 def check_replaces_model(path: str) -> None:
