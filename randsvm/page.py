@@ -19,9 +19,8 @@ from randsvm.plot import Record
 FIELDS = "score", "standard_error", "rows", "dropped_after"
 MAX_ROWS = 200  # combinations in the table of a search
 LONGEST_TEXT = 500  # characters of a name or a label
-LEAST_SCALE = (
-    3.2  # rem of the page for each inch of a picture: on narrow screens wide pictures scroll
-)
+# rem of the page for each inch of a picture: on narrow screens wide pictures scroll.
+LEAST_SCALE = 3.2
 
 CSS = """
 :root{color-scheme:light dark}

@@ -1,6 +1,5 @@
 """randsvm-plot: pictures of trainings, searches and models, and a page about a training."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,10 +38,9 @@ def _save(output: str, draw: Callable[[Any], Any]) -> None:
     files.check_output(output, "a picture", lambda head: head.startswith(BEGINNINGS))
     from randsvm import plot
 
-    stream = io.BytesIO()
-    plot.write(draw(plot), stream, format=FORMATS[suffix], dpi=DOTS)
-    with files.create_output(output) as target:
-        target.write(stream.getvalue())
+    figure = draw(plot)
+    with files.create_output(output) as stream:
+        plot.write(figure, stream, format=FORMATS[suffix], dpi=DOTS)
     click.echo(output)
 
 

@@ -305,8 +305,25 @@ class Bar:
         if not self.is_drawn:
             return
         if self.bar is None or event.stage != self.bar.desc or event.done < self.bar.n:
+            from tqdm import tqdm
+
             self.close()
-            self.bar = _bar(event)
+            done = "{n_fmt} of {total_fmt}" if event.unit == "fit" else "{percentage:3.0f}%"
+            known = f"{done} |{{bar}}|" if event.total is not None else "{n_fmt}{unit},"
+            shown = "" if event.unit == "beat" else known
+            tqdm.monitor_interval = 0  # starts no monitor thread
+            self.bar = tqdm(
+                desc=event.stage,
+                total=event.total,
+                leave=False,
+                # The same line also after a bar that an error has left behind.
+                position=0,
+                bar_format=f"{{desc}}: {shown} {{elapsed}}{{postfix}}",
+                dynamic_ncols=True,
+                # Draw after each event, also without progress, if the last one is 0.1 s ago.
+                miniters=0,
+                **UNITS.get(event.unit, {}),
+            )
         self.bar.set_postfix_str(self.note, refresh=False)
         self.bar.update(event.done - self.bar.n)
 
@@ -320,23 +337,3 @@ class Bar:
         if self.bar is not None:
             self.bar.close()
             self.bar = None
-
-
-def _bar(event: Progress) -> Any:
-    from tqdm import tqdm
-
-    done = "{n_fmt} of {total_fmt}" if event.unit == "fit" else "{percentage:3.0f}%"
-    known = f"{done} |{{bar}}|" if event.total is not None else "{n_fmt}{unit},"
-    tqdm.monitor_interval = 0  # starts no monitor thread
-    return tqdm(
-        desc=event.stage,
-        total=event.total,
-        leave=False,
-        # The same line also after a bar that an error has left behind.
-        position=0,
-        bar_format=f"{{desc}}: {'' if event.unit == 'beat' else known} {{elapsed}}{{postfix}}",
-        dynamic_ncols=True,
-        # Draw after each event, also without progress, if the last one is 0.1 s ago.
-        miniters=0,
-        **UNITS.get(event.unit, {}),
-    )
