@@ -5,8 +5,8 @@ The protocol is in workers.py. This module does not know Dask.
 
 from __future__ import annotations
 
+import io
 import pickle
-import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextvars import copy_context
 from typing import Any, NamedTuple, TypeAlias
@@ -24,8 +24,6 @@ from randsvm.parallel import Cancelled, ThreadPool
 Maker: TypeAlias = "Callable[[Actor], Any]"
 # A function that returns the reports on some shards.
 Task: TypeAlias = "Callable[[Actor, Sequence[Shard]], list[Report]]"
-# The actor whose message this thread reads.
-_reading = threading.local()
 
 
 class Request(NamedTuple):
@@ -115,11 +113,7 @@ class Actor:
 
     def loads(self, pickled: bytes) -> Any:
         """Unpickle what WorkerPool.dumps has pickled."""
-        _reading.actor = self
-        try:
-            return pickle.loads(pickled)
-        finally:
-            del _reading.actor
+        return _Unpickler(io.BytesIO(pickled), self.held).load()
 
     def is_wanted(self) -> bool:
         """Return whether the client still has a connection."""
@@ -164,20 +158,22 @@ def data_set(
     return D
 
 
-# What an actor holds is pickled as a call of `held`, a view of a data set as a call of `view`.
+class _Unpickler(pickle.Unpickler):
+    """Finds what an actor holds where a value was pickled by its key."""
 
+    def __init__(self, stream: io.BytesIO, held: dict[int, Any]) -> None:
+        super().__init__(stream)
+        self.held = held
 
-def held(key: int) -> Any:
-    """Return what the actor whose message is read holds as `key`."""
-    return _reading.actor.held[key]
-
-
-def view(key: int, attributes: dict[str, Any], row_mask: np.ndarray | None) -> Dataset:
-    """Return a view of a data set that the actor holds. row_mask: packed bits."""
-    D: Dataset = held(key)
-    if row_mask is not None:
-        row_mask = np.unpackbits(row_mask, count=D.stored_starts[-1]).astype(bool)
-    return D._copy_with(**attributes, row_mask=row_mask)
+    def persistent_load(self, found: Any) -> Any:
+        """Return a value by its key, or a view of a data set by its key and its own attributes."""
+        if isinstance(found, int):
+            return self.held[found]
+        key, attributes, row_mask = found
+        D: Dataset = self.held[key]
+        if row_mask is not None:
+            row_mask = np.unpackbits(row_mask, count=D.stored_starts[-1]).astype(bool)
+        return D._copy_with(**attributes, row_mask=row_mask)
 
 
 # --- tasks ---------------------------------------------------------------------------------

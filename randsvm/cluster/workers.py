@@ -59,7 +59,7 @@ from weakref import WeakValueDictionary
 import cloudpickle
 import numpy as np
 
-from randsvm.cluster.actor import Maker, Report, Request, given, held, view
+from randsvm.cluster.actor import Maker, Report, Request, given
 from randsvm.cluster.connection import CLOSING_SECONDS, WAITING_STAGE, Connection
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
@@ -508,22 +508,19 @@ class WorkerPool:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles shared values and views of shared data sets as calls with the key."""
+    """Pickles shared values, and views of shared data sets, by their keys."""
 
     def __init__(self, stream: io.BytesIO, shared: Mapping[int, Shared]) -> None:
         super().__init__(stream, protocol=5)
         self.shared = shared
 
-    def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, Dataset):
-            return view, self._view(value)
-        if (found := self.shared.get(id(value))) is not None:
-            return held, (found.key,)
-        return super().reducer_override(value)
-
-    def _view(self, D: Dataset) -> tuple[Any, ...]:
-        shared = self.shared[id(D.store)]
-        sent = {name: of for name, of in vars(D).items() if name not in LOCAL_ATTRIBUTES}
+    def persistent_id(self, value: Any) -> Any:
+        """Return the key of a shared value, or what _Unpickler.persistent_load makes a view of."""
+        if not isinstance(value, Dataset):
+            found = self.shared.get(id(value))
+            return None if found is None else found.key
+        shared, sent = self.shared[id(value.store)], vars(value)
+        sent = {name: of for name, of in sent.items() if name not in LOCAL_ATTRIBUTES}
         mask = sent.pop("row_mask")
         if sent["summary"] is shared.value.summary:
             del sent["summary"]

@@ -18,9 +18,9 @@ from randsvm.data.reading import Reader, labelled_blocks
 from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import NUMBER
-from randsvm.errors import ParameterError
 from randsvm.events import Notice, Watch, emit, silent
 from randsvm.models.model import Model
+from randsvm.parameters.option import require
 from randsvm.parameters.run import FORMATS
 
 
@@ -43,18 +43,21 @@ class RowFiles:
         no_header: bool = False,
         row_weights: str | None = None,
         training: bool = False,
+        prompt: bool = False,
     ) -> None:
         """Choose the reader of the rows.
 
         path : the model file. format_ : of the files; None: that of the training files. no_header :
         the first line of a text table is a row. row_weights : a file with the weights of the rows.
         training : the rows are those of the training: each has a label of the model, and rows of
-        weight 0 are left out.
+        weight 0 are left out. prompt : svmlight rows of a pipe are yielded as they arrive.
 
         Raise ParameterError for a table and a model without columns.
         """
-        if format_ is not None and format_ not in FORMATS:
-            raise ParameterError(f"expected format {', '.join(FORMATS)}, found {format_!r}")
+        require(
+            format_ is None or format_ in FORMATS,
+            f"expected format {', '.join(FORMATS)}, found {format_!r}",
+        )
         self.model, self.paths, self.training = model, paths, training
         # Rows of a training have the labels of the model; novelty detection ignores the labels.
         # Other rows may have no label. They may have labels that the model does not know in novelty
@@ -74,21 +77,32 @@ class RowFiles:
         self.kept = [] if keep is None else fields_of(keep)
         # Of each column of a table the number of texts that training never saw.
         self.other_texts: Counter[str] = Counter()
-        self.columns = None if format_ == "svmlight" else model.columns
-        self.read: Reader = svmlight.read_blocks
-        if self.columns is None and format_ not in (None, "svmlight"):
-            raise ParameterError(
-                f"--format {format_}: {path} was trained without a table, so its features have "
-                "no columns"
-            )
-        if self.columns is None and keep is not None:
-            raise ParameterError("--keep is for tables: a model of --format csv, tsv or parquet")
+        self.columns = None
+        if format_ != "svmlight" and model.columns is not None:
+            own_format = cast("Format", format_ or model.columns.format)
+            self.columns = replace(model.columns, format=own_format)
+        require(
+            self.columns is not None or format_ in (None, "svmlight"),
+            f"--format {format_}: {path} was trained without a table, so its features have no "
+            "columns",
+        )
+        require(
+            self.columns is not None or keep is None,
+            "--keep is for tables: a model of --format csv, tsv or parquet",
+        )
+        require(
+            not no_header or (self.columns is not None and self.columns.format != "parquet"),
+            "--no-header is for CSV and TSV files",
+        )
+        self.read: Reader = partial(
+            svmlight.read_blocks,
+            prompt=prompt,
+            has_row_numbers=training and model.has_row_numbers,
+        )
         if self.columns is not None:
             # Imported here because few runs read tables.
             from randsvm.data import table
 
-            own_format = cast("Format", format_ or self.columns.format)
-            self.columns = replace(self.columns, format=own_format)
             self.read = partial(
                 table.read_blocks,
                 columns=self.columns,
@@ -96,28 +110,19 @@ class RowFiles:
                 unseen=self.other_texts,
                 no_header=no_header,
             )
-        if no_header and (self.columns is None or self.columns.format == "parquet"):
-            raise ParameterError("--no-header is for CSV and TSV files")
 
     @property
     def delimiter(self) -> str:
         """The character between fields of a table of results."""
         return DELIMITERS.get("csv" if self.columns is None else self.columns.format, ",")
 
-    def blocks(
-        self, watch: Watch = silent, jobs: int = 1, prompt: bool = False
-    ) -> Generator[ParsedRows, None, None]:
+    def blocks(self, watch: Watch = silent, jobs: int = 1) -> Generator[ParsedRows, None, None]:
         """Yield the blocks of all files in order, with the label and the weight of each row.
 
-        prompt: yield the svmlight rows of a pipe as they arrive. ParsedRows.y : (m,) float64, class
-        indices or targets, nan without a label; ParsedRows.weights : (m,) float64.
+        ParsedRows.y : (m,) float64, class indices or targets, nan without a label;
+        ParsedRows.weights : (m,) float64.
         """
         model = self.model
-        own: dict[str, bool] = {}
-        if self.columns is None:
-            own["prompt"] = prompt
-            if self.training and model.columns is None:
-                own["has_row_numbers"] = model.has_row_numbers
         for block in labelled_blocks(
             self.paths,
             self.read,
@@ -129,7 +134,6 @@ class RowFiles:
             unlabelled=not self.training or model.is_one_class,
             float64=True,
             threads=jobs,
-            **own,
         ):
             self.weighted = self.weighted or block.is_weighted
             rows = block.without_zero_weights() if self.training else block

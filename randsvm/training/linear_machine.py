@@ -739,7 +739,8 @@ def _rows_in_order(
         no_header=how.no_header,
         row_weights=how.row_weights,
         training=True,
-    ).blocks(emit, prompt=True)
+        prompt=True,
+    ).blocks(emit)
 
 
 def _rows_in_memory(arrays: Arrays, old: LinearModel) -> Generator[RawChunk, None, None]:
