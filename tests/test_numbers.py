@@ -9,7 +9,7 @@ import oracle
 import pytest
 from commands import run_predict
 from learning import learn
-from scans import case, problem, solve
+from scans import KEEP_ALL, case, problem, solve
 
 from randsvm.errors import ContentError, ParameterError
 from randsvm.events import Notice, listening
@@ -26,8 +26,9 @@ def notices_of_a_solve(folder, rows, C):
     asked = problem("linear", C=C, tolerance=1e-6)
     events = []
     with case(path, y, X, asked) as one, listening(events.append):
+        step = solve(one.scan, np.arange(rows), whole=True)
         for _ in range(2):
-            solve(one.scan, np.arange(rows), whole=True)
+            one.scan.after(step, KEEP_ALL)
     return [event.text for event in events if isinstance(event, Notice)]
 
 

@@ -21,7 +21,7 @@ from randsvm.svm.projection import clipped, with_sums_by_violation
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan, ScanResult
 from randsvm.svm.solution import KernelSolution, Step
-from randsvm.svm.subproblem import solve_whole, svmlearn
+from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.subproblem_qp import solve
 from randsvm.svm.tasks import SUM_ROUNDING
 from randsvm.svm.whole import WholeScan
@@ -107,14 +107,14 @@ def rounds_of_whole(
         points = whole.points(trained)
         step = Step(points, _solve_with_sums(whole, points))
     else:
-        step = solve_whole(whole, whole.points(trained))
+        step = svmlearn(whole, whole.points(trained), is_whole=True)
     left = MAX_FURTHER_ITERATIONS + step.iterations
     while True:
         SV, V = whole.after(step, keep_none, tolerance())
         yield SV, V
         if not progress() or (V.count and left < 0):
             return
-        step = solve_whole(whole, whole.points(trained), SV.b)
+        step = svmlearn(whole, whole.points(trained), SV.b, is_whole=True)
         left -= step.iterations
 
 
@@ -200,7 +200,7 @@ def osuna(
     swap = max(2, min(swap or size - size // 2, size))       # a single row is no pair
     if (start := run.first_start(start)) is None:
         B = run.random_subset(size)                          # B = |B| rows of D
-        step = svmlearn(run.scan, B)                         # solve B
+        step = svmlearn(run.scan, run.scan.points(B.rows))   # solve B
     else:
         step, B = start(run.scan, size)
     while True:                                              # while |V| > 0
@@ -210,5 +210,6 @@ def osuna(
         enter = select(V.sides, size - len(stay), stay)
         stay = select((B.latest_first,), size - len(enter), enter)
         B = B.next(stay, enter)                              #     replace rows of B by rows of V
-        step = svmlearn(run.scan, B, SV.b, frozen=True)      #     solve B, all others frozen
+        points = run.scan.points(B.rows)                     #     solve B, all others frozen
+        step = svmlearn(run.scan, points, SV.b, frozen=True)
 # fmt: on

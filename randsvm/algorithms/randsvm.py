@@ -185,7 +185,7 @@ def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Scans:
     """
     if start is None:
         S = W = run.random_subset(r)                          # S = a random subset of D, |S| = r
-        step = svmlearn(run.scan, S)                          # SV = svmlearn(S)
+        step = svmlearn(run.scan, run.scan.points(S.rows))    # SV = svmlearn(S)
     else:
         step, W = _after_start(run, r, start)
     while True:                                               # while |V| > 0 and |SV| < k
@@ -193,7 +193,8 @@ def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Scans:
         yield SV, V
         R = _random_subset(V, r - len(SV), SV)                #     R = a random subset of V
         W = W.next(SV.rows, R)
-        step = svmlearn(run.scan, W, SV.b)                    #     SV = svmlearn(SV + R)
+        points = run.scan.points(W.rows)
+        step = svmlearn(run.scan, points, SV.b)               #     SV = svmlearn(SV + R)
 
 
 def train_certified(run: Decomposition, r: int, start: Start | None = None) -> Scans:
@@ -206,7 +207,7 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> S
     """
     if (start := run.first_start(start)) is None:
         S = W = run.random_subset(r)                          # S = a random subset of D, |S| = r
-        step = svmlearn(run.scan, S)                          # SV = svmlearn(S)
+        step = svmlearn(run.scan, run.scan.points(S.rows))    # SV = svmlearn(S)
     else:
         step, W = start(run.scan, r)
     blocks = Blocks(run.scan, run.rng, r)
@@ -220,7 +221,8 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> S
         if blocks.divides(W):
             step = blocks.svmlearn(W, SV.b)                   #     svmlearn(blocks of W)
         else:
-            step = svmlearn(run.scan, W, SV.b, frozen=True)   #     svmlearn(W) beside all others
+            points = run.scan.points(W.rows)                  #     svmlearn(W) beside all others
+            step = svmlearn(run.scan, points, SV.b, frozen=True)
 
 
 def train_on_inner_set(
@@ -277,4 +279,4 @@ def _after_start(run: Decomposition, r: int, start: Start) -> tuple[Step, Workin
     W = WorkingSet.of(step.points.rows)
     SV, V = run.violators(step, uniform_sample, r)
     W = W.next(SV.rows, _random_subset(V, r - len(SV), SV))
-    return svmlearn(run.scan, W), W
+    return svmlearn(run.scan, run.scan.points(W.rows)), W

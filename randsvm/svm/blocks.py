@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -28,8 +27,7 @@ from randsvm.data.sampling import SPLIT_DRAW, Draw, Draws
 from randsvm.kernels.expansion import Expansion
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, Step
-from randsvm.svm.subproblem import solution_of, step_to_solution
-from randsvm.svm.subproblem_qp import Solution
+from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import WorkingSet
 
 # LIBSVM solves a working set of r rows as one problem. A working set in blocks has WIDER r rows, in
@@ -120,7 +118,7 @@ def solve_blocks(scan: Scan, W: WorkingSet, b: float, draw: Draw) -> Step:
     began, points = time.perf_counter(), scan.points(W.rows)
     assert points.beta is not None and points.u is not None
     parts = split(points.X, BLOCK_COUNT, draw)
-    found = scan.D.in_threads(lambda part: solution_of(scan, points[part], b), parts)
+    found = scan.D.in_threads(lambda part: svmlearn(scan, points[part], b, frozen=True), parts)
     beta = points.beta.copy()
     for part, one in zip(parts, found, strict=True):
         beta[part] = one.beta
@@ -132,9 +130,8 @@ def solve_blocks(scan: Scan, W: WorkingSet, b: float, draw: Draw) -> Step:
     if share < 1:
         between = points.beta + share * (beta - points.beta)
         beta = np.clip(between, np.minimum(points.beta, beta), np.maximum(points.beta, beta))
-    solution = Solution(beta, all(one.ended for one in found), sum(one.iterations for one in found))
-    step = step_to_solution(points, solution, scan.problem, began)
-    return replace(step, coupling=coupling(Q))
+    ended, iterations = all(one.ended for one in found), sum(one.iterations for one in found)
+    return Step(points, beta, time.perf_counter() - began, ended, iterations, coupling(Q))
 
 
 def split(X: CsrMatrix, count: int, draw: Draw) -> list[np.ndarray]:

@@ -19,6 +19,7 @@ import numpy as np
 import randsvm.svm._kkt_scan as _kkt_scan
 from randsvm.arrays import sorted_union, sum_in_order
 from randsvm.data.sampling import EVALUATION_DRAW, Draw, SmallestKeys
+from randsvm.events import Notice, emit_once
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import Layout
 from randsvm.kernels.rounding import (
@@ -39,6 +40,7 @@ from randsvm.svm.certificate import (
     change_of_dual,
     largest_value,
 )
+from randsvm.svm.libsvm import remedy
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.running_values import (
     NOTHING_ADDED,
@@ -70,6 +72,7 @@ SAMPLED_ROOM, FEW_LOOSE, MOST_DRAWN = 0.75, 4096, 0.75
 # With 1 a9a, checkerboard, twonorm and covtype (30,000 rows) take as many rounds, and 100,000 rows
 # of covtype 175 instead of 133 with one seed of three.
 BALANCED_SHARE = 0.25
+NOT_SOLVED = "LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: "
 # The time of a scan of fewer changes than this does not predict the time of a full scan.
 MEASURABLE_CHANGES = 256
 
@@ -124,6 +127,8 @@ class Scan(RunningValues):
         u advances by the coefficients that change, or is computed from scratch if that is cheaper.
         b minimises P. tolerance: of the KKT conditions; None: that of the problem.
         """
+        if not step.ended:
+            emit_once("iterations of LIBSVM", Notice(NOT_SOLVED + remedy(self.problem)))
         began = time.perf_counter()
         changed = self.make_step(step)
         advanced = full = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Solve one subproblem: `svmlearn` receives a working set and returns a step.
+"""Solve one subproblem: `svmlearn` receives the rows of a working set and returns a step.
 
 All coefficients outside the working set keep their values (OFG97's decomposition in general form).
 `svmlearn` forms the quadratic program, and subproblem_qp.py solves it.
@@ -12,7 +12,6 @@ import time
 import numpy as np
 
 from randsvm.data.points import Points
-from randsvm.events import Notice, emit_once
 from randsvm.kernels.layouts import FLOAT32_UNIT
 from randsvm.parameters.option import require
 from randsvm.parameters.svm import Problem
@@ -22,7 +21,6 @@ from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import Solution, product, solve, solve_from_zero
 from randsvm.svm.tasks import task_of
-from randsvm.svm.working_set import WorkingSet
 
 # Up to this many rows LIBSVM gets precomputed kernel values (16 bytes a value in all). For more
 # rows, see `uses_precomputed_values`.
@@ -55,50 +53,35 @@ GRADIENT_ROUNDING = 1e-12
 # a gap of 0.1% in equally many steps; with 8 or 64 it needs half as many again.
 DIAGONAL_INCREASE = 2.0**-20
 
-NOT_SOLVED = "LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: "
 
+def svmlearn(
+    scan: Scan,
+    points: Points,
+    b: float | None = None,
+    *,
+    frozen: bool = False,
+    is_whole: bool = False,
+) -> Step:
+    """Solve the SVM over some points; all other coefficients stay fixed. The scan does not change.
 
-def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool = False) -> Step:
-    """Solve the SVM over the rows of W; all other coefficients stay fixed.
+    Threads may solve different points at the same time, except for a precomputed kernel.
 
     b: the offset of the solution so far; None: there is no solution yet.
-    frozen: whether there are frozen support vectors, outside of W. If not, LIBSVM solves more than
-        MAX_GRAM_ROWS rows from 0 with its own kernel, if it has that kernel.
+    frozen: whether there are frozen support vectors, outside of the points. If not, LIBSVM solves
+        more than MAX_GRAM_ROWS rows from 0 with its own kernel, if it has that kernel.
+    is_whole: whether these are all rows of D, so that no solve is expected to follow.
     """
-    problem, began = scan.problem, time.perf_counter()
-    points = scan.points(W.rows)
-    has_both_classes = problem.task != "svc" or np.ptp(points.y) > 0
+    problem, slack, began = scan.problem, scan.slack, time.perf_counter()
+    task, y, u, beta = task_of(problem), points.y, points.u, points.beta
+    assert u is not None and beta is not None
+    has_both_classes = problem.task != "svc" or np.ptp(y) > 0
     if has_both_classes and not uses_precomputed_values(len(points), problem, frozen):
         libsvm.check_values(points, problem)
         own = libsvm.train_with_libsvm_kernel(points, problem, problem.tolerance / 2)
-        found = Solution(own.beta, own.ended, own.iterations)
-    else:
-        found = solution_of(scan, points, b)
-    return step_to_solution(points, found, problem, began)
-
-
-def solve_whole(scan: Scan, points: Points, b: float | None = None) -> Step:
-    """Solve the SVM over all rows, so that no solve is expected to follow. b: see svmlearn."""
-    began = time.perf_counter()
-    found = solution_of(scan, points, b, is_whole=True)
-    return step_to_solution(points, found, scan.problem, began)
-
-
-def solution_of(
-    scan: Scan, points: Points, b: float | None = None, *, is_whole: bool = False
-) -> Solution:
-    """Solve the SVM over some points, with precomputed kernel values; change nothing in the scan.
-
-    Threads may solve different points at the same time, except for a precomputed kernel. b: see
-    svmlearn. is_whole: whether these are all rows of D.
-    """
-    problem, slack = scan.problem, scan.slack
-    task, y, u, beta = task_of(problem), points.y, points.u, points.beta
-    assert u is not None and beta is not None
-    unchanged = Solution(beta, True, 0)
+        return Step(points, own.beta, time.perf_counter() - began, own.ended, own.iterations)
     violation = task.with_slack(slack).violation(y, u, beta, points.weights)
     if violation <= 0:
-        return unchanged
+        return Step(points, beta)
 
     values, (lower, upper) = scan.shared_gram(points), task.box(y, points.weights)
     diagonal = values.K.diagonal()[values.at].astype(np.float64)
@@ -128,30 +111,25 @@ def solution_of(
     if from_zero and problem.task in ("svc", "svr") and has_one_weight:
         floor = GRADIENT_ROUNDING * float(np.abs(y).max())
         epsilon = None if task.one_sided else task.epsilon
-        return solve_from_zero(values, y, lower, upper, max(share * violation, floor), epsilon)
-    K = values.taken
-    products = product(K, beta)
-    h = y - (u - products)
-    # LIBSVM's sums cannot distinguish two gradients that differ by less than this.
-    floor = GRADIENT_ROUNDING * float(np.abs(h).max() + np.abs(products).max())
-    if violation <= floor:
-        return unchanged
-    tolerance = max(share * violation, floor)
-    partly = not is_whole and b is not None
-    if task.absolute_sum:
-        sums = _two_sums(beta, upper, slack)
-        return solve(K, h, lower, upper, sums, beta, tolerance, partly=partly)
-    s, epsilon = float(beta.sum()), task.epsilon
-    return solve(K, h, lower, upper, (s,), beta, tolerance, epsilon=epsilon, partly=partly, b=b)
-
-
-def step_to_solution(points: Points, found: Solution, problem: Problem, began: float) -> Step:
-    """Return the step to a solution; emit a notice if LIBSVM reached its limit of iterations.
-
-    began: when the solve began, by time.perf_counter().
-    """
-    if not found.ended:
-        emit_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
+        tolerance = max(share * violation, floor)
+        found = solve_from_zero(values, y, lower, upper, tolerance, epsilon)
+    else:
+        K = values.taken
+        products = product(K, beta)
+        h = y - (u - products)
+        # LIBSVM's sums cannot distinguish two gradients that differ by less than this.
+        floor = GRADIENT_ROUNDING * float(np.abs(h).max() + np.abs(products).max())
+        tolerance, partly = max(share * violation, floor), not is_whole and b is not None
+        if violation <= floor:
+            found = Solution(beta, True, 0)
+        elif task.absolute_sum:
+            sums = _two_sums(beta, upper, slack)
+            found = solve(K, h, lower, upper, sums, beta, tolerance, partly=partly)
+        else:
+            s, epsilon = float(beta.sum()), task.epsilon
+            found = solve(
+                K, h, lower, upper, (s,), beta, tolerance, epsilon=epsilon, partly=partly, b=b
+            )
     return Step(points, found.beta, time.perf_counter() - began, found.ended, found.iterations)
 
 

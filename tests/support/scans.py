@@ -19,8 +19,8 @@ from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Problem
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem import solve_whole, svmlearn
-from randsvm.svm.working_set import Collector, WorkingSet, uniform_sample
+from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.working_set import Collector, uniform_sample
 
 # With this many rows in a chunk, a few hundred rows make several shards.
 SMALL = ParseOptions(chunk_rows=100)
@@ -123,9 +123,7 @@ KEEP_ALL = Collector(10**6, Draw(1, 1), uniform_sample)
 
 def solve(scan: Scan, rows: np.ndarray, *, whole: bool, **options: Any) -> Any:
     """Return the step to the solution on these rows. whole: whether no round follows."""
-    if whole:
-        return solve_whole(scan, scan.points(rows))
-    return svmlearn(scan, WorkingSet(rows, rows), **options)
+    return svmlearn(scan, scan.points(rows), is_whole=whole, **options)
 
 
 @contextmanager
