@@ -277,14 +277,14 @@ class KernelTrainer(Trainer[KernelParams]):
         with closing(part.subtasks(D, first, concurrent_fits(D, self.job))) as whole:
 
             def subtasks_of(params: KernelParams) -> Subtasks:
-                return whole.with_params(part.resolved(params))
+                return replace(whole, params=part.resolved(params))
 
             if first.components is None and self._shares_kernels(map(subtasks_of, candidates)):
                 from randsvm.training.search import shared_kernel_fits
 
                 yield shared_kernel_fits(subtasks_of), False
             elif first.components is None and self.gains_from_starts(whole):
-                if whole.pairs:
+                if whole.of_pairs:
                     whole.group_rows()
                 yield partial(part.fit_fold, subtasks_of), True
             else:
@@ -333,7 +333,7 @@ class KernelTrainer(Trainer[KernelParams]):
         with limited(inf) as clock:
             solved = list(self._solutions(subtasks, clock, start))
         D, saved = subtasks.D, [one for _, one in solved]
-        if subtasks.pairs:
+        if subtasks.of_pairs:
             machine = assemble(subtasks, [SV for SV, _ in solved])
             return kept_values(D.subset(held_out), machine.decision_matrix, keep), saved
         f = []
@@ -499,7 +499,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         every, certificate, lacks = self.solutions, self._certificate, []
         unsolved = len(every) - len(self.solved)
         if unsolved:
-            kind = "pairs of classes" if self.subtasks.pairs else "classes"
+            kind = "pairs of classes" if self.subtasks.of_pairs else "classes"
             lacks.append(
                 f"{unsolved} of {len(every)} {kind} have no solution, only a constant decision "
                 "value: there was no time for them"

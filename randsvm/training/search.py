@@ -78,7 +78,7 @@ def _shared_values(
         return np.asarray(kernel.sums(machine, held_out)[0] - machine.rho)
     labels, sums = subtasks.labels, subtasks.weight_sums
     classes = y[training].astype(np.int64)
-    if len(labels) > 2 and not subtasks.pairs:
+    if len(labels) > 2 and not subtasks.of_pairs:
         columns = []
         for k in range(len(labels)):
             sides = np.where(classes == k, 0, 1)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from threading import Lock
@@ -26,7 +25,7 @@ from randsvm.data.labels import label_values
 from randsvm.data.matching import Matches, matches
 from randsvm.data.points import Points
 from randsvm.data.scaling import Scaling
-from randsvm.errors import ModelError
+from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Notice, emit_once
 from randsvm.files import display_name
 from randsvm.kernels.kernel import Kernel
@@ -36,7 +35,7 @@ from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.models.model_text import load
 from randsvm.parameters.kernel import KERNELS
-from randsvm.parameters.option import command_line, require
+from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of, side_weights
 from randsvm.svm.kernel_layout import kernel_centres
@@ -111,6 +110,21 @@ class Subtask:
         )
 
 
+class Shared:
+    """What the subtasks of several folds and of several parameters have in common.
+
+    lock: for changes
+    by_class: the rows grouped by class, for pairs of classes; None: not grouped
+    matrices: kernel values of all rows, which are few, by the kernel; see `Subtasks.matrix`
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.by_class: RowsByClass | None = None
+        self.matrices = OrderedDict[Any, KernelMatrix]()
+
+
+@dataclass(eq=False)
 class Subtasks:
     """The subtasks of D, a sequence. A view of D takes memory, so each is made on demand.
 
@@ -118,63 +132,63 @@ class Subtasks:
     resources : shared by all subtasks
     memory_sharers : number of such sequences that share the resources
     may_be_indefinite : see Problem
+    labels, counts, weight_sums: of each class: its label, the number of its rows, and the sum of
+        their weights, in the whole file; empty if there are no classes
     """
 
-    def __init__(
-        self,
-        D: Dataset,
-        params: KernelParams,
-        resources: Resources,
-        memory_sharers: int = 1,
-        *,
-        may_be_indefinite: bool = False,
-    ) -> None:
-        # Threads of a pool gain nothing for few rows: starting them takes as long as the work.
-        self.D = D.single_threaded() if D.n <= FLOAT64_ROWS else D
-        self.params, self.may_be_indefinite = params, may_be_indefinite
-        self.resources, self.memory_sharers = resources, memory_sharers
-        self._regrouped: RowsByClass | None = None
-        self._lock = Lock()
-        self._matrices = OrderedDict[Any, KernelMatrix]()
-        self.labels: list[str] = []
-        self.counts: list[int] = []
-        self.weight_sums: Sequence[float] = []
-        if params.prediction_type == "svc":
-            assert D.targets is not None
-            order = np.argsort(D.targets).tolist()
-            self.labels = [D.summary.labels[i] for i in order]
-            self.counts = [D.summary.counts[i] for i in order]
-            sums = D.summary.total_weight_by_class
-            self.weight_sums = [sums[i] for i in order]
-            self._check()
+    D: Dataset
+    params: KernelParams
+    resources: Resources
+    memory_sharers: int = 1
+    may_be_indefinite: bool = False
+    shared: Shared = field(default_factory=Shared)
 
-    def _check(self) -> None:
-        """Raise ParameterError if the classes cannot have the nu of -s nu-svc."""
-        labels, sums = self.labels, self.weight_sums
-        for i, j in self.pairs if len(labels) > 2 else [(0, 1)]:
-            self.params.check_classes([labels[i], labels[j]], [sums[i], sums[j]])
-        require(
-            self.params.task != "nu-svc" or len(labels) == 2 or bool(self.pairs),
-            "-s nu-svc separates two classes, not one from the rest",
-        )
+    def __post_init__(self) -> None:
+        # Threads of a pool gain nothing for few rows: starting them takes as long as the work.
+        self.D = D = self.D.single_threaded() if self.D.n <= FLOAT64_ROWS else self.D
+        targets = D.targets if self.is_classification else None
+        order = [] if targets is None else np.argsort(targets).tolist()
+        self.labels = [D.summary.labels[i] for i in order]
+        self.counts = [D.summary.counts[i] for i in order]
+        self.weight_sums = [D.summary.total_weight_by_class[i] for i in order]
+        for first, other in self.sides if self.params.task == "nu-svc" else ():
+            if other is None:
+                raise ParameterError("-s nu-svc separates two classes, not one from the rest")
+            classes = first, other
+            self.params.check_classes(
+                [self.labels[i] for i in classes], [self.weight_sums[i] for i in classes]
+            )
+
+    @property
+    def is_classification(self) -> bool:
+        return self.params.prediction_type == "svc"
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether each subtask has the rows of two of several classes."""
+        return self.params.multiclass == "ovo"
 
     @cached_property
-    def pairs(self) -> list[tuple[int, int]]:
-        """The class indices of each pair; empty unless the training is one against one."""
-        if self.params.multiclass != "ovo":
-            return []
-        first, second = class_pairs(len(self.labels))
-        return list(zip(first.tolist(), second.tolist(), strict=True))
+    def sides(self) -> list[tuple[int, int | None]]:
+        """The index of the class with y = +1, and of that with y = -1, of each subtask.
+
+        The second is None for the rest of the rows, or if there are no classes.
+        """
+        classes = len(self.labels)
+        if self.of_pairs or classes == 2:
+            first, other = class_pairs(classes)
+            return list(zip(first.tolist(), other.tolist(), strict=True))
+        return [(k, None) for k in range(max(1, classes))]
 
     def __len__(self) -> int:
-        return len(self.pairs) or (len(self.labels) if len(self.labels) > 2 else 1)
+        return len(self.sides)
 
     @property
     def max_rows(self) -> int:
         """The number of rows of the largest subtask."""
-        if not self.pairs:
+        if not self.of_pairs:
             return self.D.n
-        return min(self.D.n, max(self.counts[i] + self.counts[j] for i, j in self.pairs))
+        return min(self.D.n, sum(sorted(self.counts)[-2:]))
 
     def side_by_side(self, solve_bytes: int) -> int:
         """Return how many subtasks are solved at the same time, each in a thread.
@@ -182,7 +196,7 @@ class Subtasks:
         Only pairs with enough rows are, and they use at most half of the memory. solve_bytes : the
         memory of one subproblem.
         """
-        if not self.pairs or self.max_rows < SIDE_BY_SIDE_ROWS:
+        if not self.of_pairs or self.max_rows < SIDE_BY_SIDE_ROWS:
             return 1
         each = 17 * self.max_rows + solve_bytes
         room = self.resources.memory // 2 // max(each, 1)
@@ -190,21 +204,20 @@ class Subtasks:
 
     def __getitem__(self, number: int) -> Subtask:
         D, problem = self.D, self._problem_of(number)
-        if self.params.task == "one-class":
-            return Subtask(one_class(D), problem)
-        if self.params.prediction_type != "svc":
-            return Subtask(D, problem)
-        if not self.pairs:
-            name = self.labels[number] if len(self.labels) > 2 else ""
+        if not self.is_classification:
+            return Subtask(one_class(D) if self.params.task == "one-class" else D, problem)
+        first, other = self.sides[number]
+        names = [self.labels[side] for side in (first, other) if side is not None]
+        name = " / ".join(names) if len(self) > 1 else ""
+        if not self.of_pairs:
             shared = self.matrix if name and D.n <= FLOAT64_ROWS else None
-            return Subtask(one_versus_rest(D, number), problem, name, shared=shared)
-        first, second = self.pairs[number]
-        name = f"{self.labels[first]} / {self.labels[second]}"
+            return Subtask(one_versus_rest(D, first), problem, name, shared=shared)
+        assert other is not None
         if D.n <= FLOAT64_ROWS:
-            rows = np.flatnonzero((self._classes == first) | (self._classes == second))
+            rows = np.flatnonzero((self._classes == first) | (self._classes == other))
             pair = D.subset(D.mask(rows)).relabel(np.where(D.targets == first, 1.0, -1.0))
             return Subtask(pair, problem, name, rows, self.matrix)
-        D, rows = self.group_rows().pair(first, second)
+        D, rows = self.group_rows().pair(first, other)
         if D.n <= FLOAT64_ROWS:
             D = D.single_threaded().in_memory()
         if self.D.own_weights is not None:
@@ -221,8 +234,8 @@ class Subtasks:
         them. float64: see `Subtask.kernel_matrix`."""
         params = self.params
         key = params.kernel, params.gamma, params.coef0, params.degree, float64
-        kept = self._matrices
-        with self._lock:
+        kept = self.shared.matrices
+        with self.shared.lock:
             if key not in kept:
                 kept[key] = KernelMatrix(self.D, self.problem, float64)
             kept.move_to_end(key)
@@ -235,24 +248,11 @@ class Subtasks:
     def without(self, held_out: np.ndarray) -> Subtasks:
         """Return the subtasks of a fold: the rows that it holds out have the weight 0.
 
-        They share the rows of pairs with `self`, which groups them first. Only `self` is closed.
-
-        held_out : (n,) bool
+        The rows of pairs must be grouped before. Only `self` is closed. held_out : (n,) bool
         """
-        if self.pairs:
-            self.group_rows()
         weights = self.D.weights()
-        fold = copy(self)
-        fold.D = self.D.reweighted(~held_out * (1.0 if weights is None else weights))
-        for name in ("_total_weight", "_class_weights"):
-            fold.__dict__.pop(name, None)
-        return fold
-
-    def with_params(self, params: KernelParams) -> Subtasks:
-        """Return the subtasks for other parameters of the same task, which share the rows."""
-        other = copy(self)
-        other.params = params
-        return other
+        weights = ~held_out * (1.0 if weights is None else weights)
+        return replace(self, D=self.D.reweighted(weights))
 
     # --- properties of a subtask that need no pass over its rows ---------------------------
 
@@ -271,9 +271,8 @@ class Subtasks:
         params, labels, sums = self.params, self.labels, self.weight_sums
         if not labels:
             return self.problem
-        sides = self.pairs[number] if self.pairs else (number, 1 if len(labels) == 2 else None)
-        weights = side_weights(params.weights, labels, sums, *sides)
-        weight = sum(self.side_weights(number)) if self.pairs else self._total_weight
+        weights = side_weights(params.weights, labels, sums, *self.sides[number])
+        weight = sum(self.side_weights(number)) if self.of_pairs else self._total_weight
         return self._problem(weight, weights)
 
     @cached_property
@@ -282,22 +281,19 @@ class Subtasks:
         return self.D.total_weight() if self.D.summary.weighted else self.D.n
 
     @cached_property
-    def _class_weights(self) -> np.ndarray:
+    def _class_weights(self) -> list[float]:
         """The sum of the weights of the rows of each class in D, which may be a view."""
         labels, weights = self.D.labels().astype(np.int64), self.D.weights()
-        return np.bincount(labels, weights, len(self.labels))
+        return np.bincount(labels, weights, len(self.labels)).tolist()
 
     def side_weights(self, number: int) -> tuple[float, float]:
         """Return the sums of the weights of the rows with y = +1 and with y = -1."""
-        weights = self._class_weights
-        if self.pairs:
-            first, second = self.pairs[number]
-            return float(weights[first]), float(weights[second])
-        return float(weights[number]), self._total_weight - float(weights[number])
+        (first, other), weights = self.sides[number], self._class_weights
+        return weights[first], sum(weights) - weights[first] if other is None else weights[other]
 
     def lacks_side(self, number: int) -> bool:
         """Return whether a pair has no rows, or only rows of weight 0, of one of its classes."""
-        return bool(self.pairs) and 0 in self.side_weights(number)
+        return self.of_pairs and 0 in self.side_weights(number)
 
     def constant_solution(self, number: int) -> tuple[KernelSolution, Certificate]:
         """Return the solution of a subtask without support vectors, and its certificate.
@@ -326,18 +322,18 @@ class Subtasks:
     # --- the rows of pairs -----------------------------------------------------------------
 
     def group_rows(self) -> RowsByClass:
-        """Return the rows grouped by class, once for these subtasks and copies of them."""
-        with self._lock:
-            if self._regrouped is None:
+        """Return the rows grouped by class, once for all that share them."""
+        with self.shared.lock:
+            if self.shared.by_class is None:
                 room = max(0, self.resources.data_bytes - self.D.store.resident_bytes)
                 room, classes = room // self.memory_sharers, len(self.labels)
-                self._regrouped = RowsByClass(self.D, classes, room, self.resources.tmpdir)
-            return self._regrouped
+                self.shared.by_class = RowsByClass(self.D, classes, room, self.resources.tmpdir)
+            return self.shared.by_class
 
     def close(self) -> None:
         """Free the rows that were grouped by class."""
-        if self._regrouped is not None:
-            self._regrouped.close()
+        if self.shared.by_class is not None:
+            self.shared.by_class.close()
 
 
 # --- solutions as one model ----------------------------------------------------------------
@@ -358,7 +354,7 @@ def assemble(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> KernelM
         "labels": tuple(subtasks.labels),
         "b": np.array([one.b * one.scale for one in solutions]),
     }
-    joined = _joined_pairs(subtasks, solutions) if subtasks.pairs else _joined_columns(solutions)
+    joined = _joined_pairs(subtasks, solutions) if subtasks.of_pairs else _joined_columns(solutions)
     return KernelModel(**joined, **fields)
 
 
@@ -368,8 +364,9 @@ def _joined_pairs(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> di
     rows = distinct(np.concatenate([one.rows for one in solutions]))
     points = kernel_centres(subtasks.D, rows)
     beta = np.zeros((len(rows), classes - 1))
-    for (i, j), one in zip(subtasks.pairs, solutions, strict=True):
+    for (i, j), one in zip(subtasks.sides, solutions, strict=True):
         at = np.searchsorted(rows, one.rows)
+        assert j is not None
         beta[at, np.where(points.y[at] == i, j - 1, i)] = one.beta * one.scale
     order = np.argsort(points.y, kind="stable")
     return {
@@ -459,8 +456,8 @@ class OldModel:
         rows, at = known.pairs(np.abs(model.beta).max(axis=1), own, of_rows)
 
         def start_of(number: int, subtask: Subtask) -> Start | None:
-            sides = subtasks.pairs[number] if subtasks.pairs else (number,)
-            every = self._coefficients(*(int(numbers[side]) for side in sides))
+            sides = [int(numbers[side]) for side in subtasks.sides[number] if side is not None]
+            every = self._coefficients(*sides)
             own_rows, beta = subtask.within(rows, every[at])
             if len(own_rows) < MIN_FOUND_PART * np.count_nonzero(every):
                 text = "--warm-start: few of its support vectors are rows of the data, so the "
