@@ -32,6 +32,8 @@ from randsvm.parameters.values import (
     Whole,
 )
 
+# Tasks in LIBSVM's order: the position of a task is its number.
+TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
 NU_TASKS = ("nu-svc", "nu-svr")
 TASKS_WITHOUT_COST = ("one-class", "nu-svc")
 # Largest number of labels in an error message.
@@ -166,8 +168,7 @@ class MachineParams(Options):
 
     task: str = option(
         "svc",
-        # In LIBSVM's order: the position of a task is its number.
-        Choice("svc", "nu-svc", "one-class", "svr", "nu-svr"),
+        Choice(*TASK_NAMES),
         "-s",
         "--task",
         help="What is trained: classes (LIBSVM's 0; 1 with nu in place of C), epsilon-regression "
