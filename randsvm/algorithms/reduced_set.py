@@ -16,7 +16,7 @@ c, is that of all support vectors in either case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from math import inf, log2
@@ -48,7 +48,7 @@ CANDIDATES = 8
 # Measured on 8,647 support vectors of checkerboard: 200 rows leave |f - f~|^2 = 20 (26 with 1e-8,
 # 94 with 1e-10); if u has errors of 0.001, they leave 45 (900 with 1e-8).
 IN_SPAN = 1e-5
-# Widths of the smoothed hinge, in units of the margin, and the most Newton steps for each.
+# Widths of the smoothed hinge, in standard deviations of f, and the most Newton steps for each.
 WIDTHS, MAX_STEPS = (0.3, 0.1, 0.05, 0.02), 6
 # Rows whose kernel values with a basis are computed at once for Newton steps.
 BASIS_ROWS = 1024
@@ -327,8 +327,6 @@ SIZES, FIRST_PART, ATTEMPTS = (256, 512, 1024, 2048, 4096), 1 / 8, 4
 # are not close to f at other rows: measured on 10,000,000 rows of checkerboard, 179 have a gap of
 # 8.9% over all rows.
 INNER_SIZE = 1024
-# Values of f that are computed or compared at once.
-VALUES_AT_ONCE = 2**20
 # Support vectors beside the candidates whose kernel values are computed at once.
 ROWS_AT_ONCE = 2**14
 
@@ -389,9 +387,7 @@ class Reducer:
         self.size, self.seed, self.lowers = size, seed, lowers
         assert self.full.points is not None
         self.points = self.full.points
-        self.f = np.empty(scan.D.n)
-        for at, u in self._parts():
-            self.f[at] = u + full.b
+        self.f = scan.u + full.b
         scale = max(abs(certificate.primal), abs(certificate.dual), certificate.floor)
         self.room = (gap or 0.0) * scale - (certificate.primal - certificate.dual)
         self.bases = 0
@@ -463,7 +459,7 @@ class Reducer:
         self.bases += 1
         basis = Basis(self.bases, self.full.kernel, self.points.X[chosen.rows])
         P = partial(objective, self.scan, basis)
-        a, b = minimise(P, chosen.L, a, self.full.b, self._unit)
+        a, b = minimise(P, chosen.L, a, self.full.b, float(np.std(self.f)) or 1.0)
         return min(self._machine(chosen, a, b), projected, key=lambda one: one[1].primal)
 
     def _machine(self, chosen: ReducedSet, a: np.ndarray, b: float) -> Reduction:
@@ -484,29 +480,9 @@ class Reducer:
         reduced = replace(solution, gap=certificate.gap, full=self.full, changes=changes)
         return reduced, certificate
 
-    def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield slices of the rows and their u: arrays of n numbers are large."""
-        for at in slices(self.scan.D.n, VALUES_AT_ONCE):
-            yield at, self.scan.u_of(np.arange(at.start, at.stop))
-
     def _changes(self, b: float) -> SubtaskReduction:
         """Return the changes of f from the full machine to that of the scan, whose b is given."""
-        largest, total, labels = 0.0, 0.0, 0
-        for at, u in self._parts():
-            f, before = u + b, self.f[at]
-            change = np.abs(f - before)
-            largest = max(largest, float(change.max()))
-            total += float(change.sum())
-            labels += int(np.count_nonzero((f > 0) != (before > 0)))
-        n = len(self.f)
-        return SubtaskReduction(self.certificate, n, largest, total / n, labels)
-
-    @property
-    def _unit(self) -> float:
-        """The unit of the smoothing: 1, the margin of classes, or the size of f without labels."""
-        task, y = self.scan.task, self.scan.audit.y
-        if task.one_sided:
-            return 1.0
-        if task.coefficient_sum:
-            return abs(self.full.b) or 1.0
-        return float(np.std(y)) or 1.0
+        f = self.scan.u + b
+        change, labels = np.abs(f - self.f), np.count_nonzero((f > 0) != (self.f > 0))
+        largest, mean = float(change.max()), float(change.mean())
+        return SubtaskReduction(self.certificate, len(f), largest, mean, int(labels))
