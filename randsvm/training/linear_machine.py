@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
@@ -422,8 +422,14 @@ def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Datase
     return D.subset(~held), D.subset(held)
 
 
+# The numbers of a schedule that a model stores, without the last underscore.
+STORED = ("lambda_", "eta0", "bias_rate", "bias_lambda")
+# The arrays of a learner that an update stores; the last two are of the mean.
+RUNNING = ("v", "b", "A", "b_sum")
+
+
 def state_metadata(learner: Learner, t: float) -> dict[str, Any]:
-    """Return the entries of the trailer that --update continues from.
+    """Return the entries of the trailer that --update continues from; see `_learner_of`.
 
     t: the number of steps that count as made
     """
@@ -432,13 +438,63 @@ def state_metadata(learner: Learner, t: float) -> dict[str, Any]:
     return {
         **({} if steps.epsilon is None else {"epsilon": steps.epsilon}),
         **({mark: steps.origin} if steps.origin else {}),
-        "lambda": steps.lambda_,
-        "eta0": steps.eta0,
-        "bias_rate": steps.bias_rate,
-        "bias_lambda": steps.bias_lambda,
+        **{name.rstrip("_"): getattr(steps, name) for name in STORED},
         "weights": steps.weights.tolist(),
         "t": t,
     }
+
+
+def running_metadata(learner: Learner) -> dict[str, list[float]]:
+    """Return the entries of the trailer from which an update continues without a difference."""
+    s, sigma, m = learner.state[[S, SIGMA, M]].tolist()
+    names = RUNNING if m else RUNNING[:2]
+    arrays = {f"running_{name}": getattr(learner, name).tolist() for name in names}
+    return {"running": [s, sigma, m], **arrays}
+
+
+def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
+    """Return the learner that continues where the model in `path` ended.
+
+    If an update wrote the model, it continues with its running weights, and with their mean if
+    both runs have one.
+    """
+    metadata = old.metadata
+    try:
+        numbers = {name: float(metadata[name.rstrip("_")]) for name in STORED}
+        t, weights = float(metadata["t"]), metadata["weights"]
+    except KeyError:
+        raise ModelError(
+            f"{path}: expected a model of randsvm-train sgd to update, found one without its "
+            f"step size"
+        ) from None
+    if params.weights:
+        weights = class_weights(params.weights, old.labels, [1] * len(old.labels))
+    steps = SgdSchedule(
+        weights=np.array(weights),
+        loss=LOSS_OF_SOLVER.get(old.solver, "hinge"),
+        crammer_singer=old.solver == CRAMMER_SINGER,
+        epsilon=float(metadata["epsilon"]) if "epsilon" in metadata else None,
+        origin=float(metadata.get(ORIGIN, "0")),
+        # A fixed rate follows changing data; a mean would lag behind.
+        averages=params.update_rate is None,
+        fixed_rate=params.update_rate or 0.0,
+        **numbers,
+    )
+    learner = Learner(steps, old.w.copy(), old.b.copy(), steps_before=t)
+    if "running" not in metadata:
+        return learner
+    try:
+        learner.state[S], sigma, m = metadata["running"]
+        for name in RUNNING if m and steps.averages else RUNNING[:2]:
+            own: np.ndarray = getattr(learner, name)
+            own[...] = np.array(metadata[f"running_{name}"], np.float64).reshape(own.shape)
+        if m and steps.averages:
+            learner.state[[SIGMA, M]] = sigma, m
+    except (KeyError, ValueError):
+        raise ModelError(
+            f"{path}: expected the running weights of an update, found some that do not fit it"
+        ) from None
+    return learner
 
 
 # ---- updates ---------------------------------------------------------------------------------
@@ -515,78 +571,6 @@ def _updatable(old: Model, path: str) -> LinearModel:
         if found is not None:
             raise ModelError(f"{path}: expected a model without {option} to update")
     return old
-
-
-def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
-    """Return the learner that continues where the model in `path` ended."""
-    metadata = old.metadata
-    try:
-        lambda_, eta0, bias_rate, bias_lambda, t = (
-            float(metadata[name]) for name in ("lambda", "eta0", "bias_rate", "bias_lambda", "t")
-        )
-        weights = metadata["weights"]
-    except KeyError:
-        raise ModelError(
-            f"{path}: expected a model of randsvm-train sgd to update, found one without its "
-            f"step size"
-        ) from None
-    if params.weights:
-        weights = class_weights(params.weights, old.labels, [1] * len(old.labels))
-    steps = SgdSchedule(
-        weights=np.array(weights),
-        loss=LOSS_OF_SOLVER.get(old.solver, "hinge"),
-        crammer_singer=old.solver == CRAMMER_SINGER,
-        epsilon=float(metadata["epsilon"]) if "epsilon" in metadata else None,
-        origin=float(metadata.get(ORIGIN, "0")),
-        lambda_=lambda_,
-        eta0=eta0,
-        bias_rate=bias_rate,
-        bias_lambda=bias_lambda,
-        # A fixed rate follows changing data; a mean would lag behind.
-        averages=params.update_rate is None,
-        fixed_rate=params.update_rate or 0.0,
-    )
-    learner = Learner(steps, old.w.copy(), old.b.copy(), steps_before=t)
-    try:
-        _continue_update(learner, metadata)
-    except ValueError:
-        raise ModelError(
-            f"{path}: expected the running weights of an update, found some that do not fit it"
-        ) from None
-    return learner
-
-
-def running_metadata(learner: Learner) -> dict[str, list[float]]:
-    """Return the entries of the trailer from which an update continues without a difference."""
-    s, sigma, m = learner.state[[S, SIGMA, M]].tolist()
-    return {
-        "running": [s, sigma, m],
-        "running_v": learner.v.tolist(),
-        "running_b": learner.b.tolist(),
-        "running_A": learner.A.tolist() if m else [],
-        "running_b_sum": learner.b_sum.tolist() if m else [],
-    }
-
-
-def _continue_update(learner: Learner, metadata: Mapping[str, Any]) -> None:
-    """Continue with what `running_metadata` wrote, and with its mean if both runs have one.
-
-    Does nothing if no update wrote the model. Raises ValueError for other numbers of features or
-    decision functions.
-    """
-    if "running" not in metadata:
-        return
-    s, sigma, m = metadata["running"]
-    (d, K), mean = learner.v.shape, 1 if m else 0
-    shapes = {"v": (d, K), "b": (K,), "A": (d * mean, K), "b_sum": (K * mean,)}
-    v, b, A, b_sum = (
-        np.array(metadata[f"running_{name}"], np.float64).reshape(shape)
-        for name, shape in shapes.items()
-    )
-    learner.v, learner.b, learner.state[S] = v, b, s
-    if learner.steps.averages and m:
-        learner.A, learner.b_sum = A, b_sum
-        learner.state[[SIGMA, M]] = sigma, m
 
 
 class UpdateRun(TrainingRun):
