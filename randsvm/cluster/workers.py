@@ -126,12 +126,6 @@ class Worker:
     tasks: set[int] = field(default_factory=set)
     delivery: int = 0
 
-    def update(self, state: dict[str, Any], now: float) -> None:
-        """Record what the scheduler reports."""
-        self.status, self.threads = state["status"], state["nthreads"]
-        if state["last_seen"] != self.beat and self.status == "running":
-            self.beat, self.seen = state["last_seen"], now
-
     def absence(self, now: float) -> str | None:
         """Return the reason why the worker gets no work at present, or None."""
         if now - self.seen > MISSING_SECONDS:
@@ -222,7 +216,9 @@ class WorkerPool:
                 del self.workers[name]
             for name, state in found.items():
                 worker = self.workers.setdefault(name, Worker(name, now))
-                worker.update(state, now)
+                worker.status, worker.threads = state["status"], state["nthreads"]
+                if state["last_seen"] != worker.beat and worker.status == "running":
+                    worker.beat, worker.seen = state["last_seen"], now
                 self.last_activity = max(self.last_activity, worker.seen)
             idle = [
                 worker

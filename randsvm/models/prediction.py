@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from randsvm.data.columns import written_record
 from randsvm.data.labels import label_values
 from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import is_number, join_rows
-from randsvm.errors import ModelError, ParameterError, quoted
+from randsvm.errors import ModelError, quoted
 from randsvm.events import (
     Notice,
     Predicted,
@@ -228,7 +228,10 @@ class _FilePrediction:
                 in_order: Callable[..., Iterator[PredictedRows]]
                 in_order = partial(pool.map_in_order, lambda call: call())
             else:
-                in_order = stack.enter_context(calls_on_cluster(resources.cluster, model))
+                # dask is optional, and its import takes a second.
+                from randsvm.cluster.executor import calls_on
+
+                in_order = stack.enter_context(calls_on(resources.cluster, model))
             for block in self.rows.blocks(self.read.append, resources.threads):
                 parts = slices(len(block), model.rows_at_once)
                 yield block, in_order(partial(predict, *csr_rows(block, part)) for part in parts)
@@ -394,20 +397,3 @@ def predicted_rows(
     # for that, and its labels follow from f.
     predicted = model.predicted(f) if model.is_one_class else chances.argmax(axis=1)
     return PredictedRows(f, predicted, chances, rows.unseen)
-
-
-def calls_on_cluster(
-    address: str, model: Model
-) -> AbstractContextManager[Callable[..., Iterator[PredictedRows]]]:
-    """Return a context in which the workers of a cluster compute calls that use the model.
-
-    Its value yields the results of calls in order.
-    """
-    # dask is optional, and its import takes a second.
-    try:
-        from randsvm.cluster.executor import calls_on
-    except ImportError as error:
-        raise ParameterError(
-            f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
-        ) from error
-    return calls_on(address, model)

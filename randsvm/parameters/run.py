@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 from randsvm.parameters.option import (
@@ -381,6 +382,13 @@ class Resources(Options):
         group=RESOURCES,
         brief="Scheduler of a Dask cluster, or local:N.",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.cluster is None or find_spec("distributed") is not None,
+            "--cluster needs dask.distributed (pip install 'randsvm[cluster]')",
+        )
 
     @property
     def threads(self) -> int:

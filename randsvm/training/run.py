@@ -29,7 +29,7 @@ from randsvm.data.dataset import Dataset, Source, fitted_scaling, statistics_of
 from randsvm.data.in_memory import Arrays
 from randsvm.data.labels import label_values
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import ClusterError, DataError, GapError, Interrupted, ParameterError
+from randsvm.errors import ClusterError, DataError, GapError, Interrupted
 from randsvm.events import (
     Notice,
     Searched,
@@ -150,12 +150,8 @@ def _load_on_cluster(data: Source, options: ParseOptions, job: Job) -> Dataset:
     Raises ClusterError, also if the cluster is not reached before the time limit.
     """
     # Imported here since dask is optional, and its import takes a second.
-    try:
-        from randsvm.cluster import executor
-    except ImportError as error:
-        raise ParameterError(
-            f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
-        ) from error
+    from randsvm.cluster import executor
+
     address = job.resources.cluster
     assert address is not None
     try:
