@@ -463,11 +463,7 @@ class _Batch:
                 values[of] = found
                 continue
             for k in of:
-                alone = _float64([self.arrays[places[k]]]) if kind else None
-                if alone is not None:
-                    values[k] = alone
-                    continue
-                values[k], bad = self._numbers_of_texts(places[k])
+                values[k], bad = self._column_numbers(places[k])
                 if bad.any():
                     others[places[k]] = bad
         if numbers := [float(text) for text in self.missing if NUMBER.fullmatch(text)]:
@@ -478,8 +474,11 @@ class _Batch:
             self.refuse(places[k], large[k], _not_a_number)
         return values, others
 
-    def _numbers_of_texts(self, place: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return a column of texts as numbers, (m,), and which rows have another text."""
+    def _column_numbers(self, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return a column as numbers, (m,), and which rows have another text, (m,) bool."""
+        array = self.arrays[place]
+        if _is_number_at_ends(array) and (found := _float64([array])) is not None:
+            return found[0], np.zeros(self.rows, bool)
         array = self._encoded(place)
         words = compute.utf8_trim(array.dictionary, " \t")
         own = "".join(f"|{re.escape(text)}" for text in self.missing)
