@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, distinct, squared_norms
+from randsvm.arrays import CsrMatrix, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
 from randsvm.events import check
-from randsvm.kernels.expansion import Expansion, centred_if_far, check_finite, exact_layout, gram
+from randsvm.kernels.expansion import Expansion, centred_if_far, exact_layout, gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import FLOAT32_UNIT, RowBlock, RowSizes, choose_layout
+from randsvm.kernels.layouts import FLOAT32_UNIT, RowSizes, choose_layout
 from randsvm.parameters.svm import Problem
 from randsvm.svm.kernel_layout import kernel_centres, kernel_values
 from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr
@@ -44,7 +44,6 @@ class KernelMatrix:
     The rows are ordered by class, so that the rows of a class are adjacent.
 
     place : (n,) int64, the position of each row in that order
-    starts : where the rows of each class begin, and their end; without classes (2,)
     X : the rows in that order; a precomputed kernel has its float64 values instead, `exact`
     exact_layout: the layout for sums in float64
     """
@@ -57,9 +56,6 @@ class KernelMatrix:
         is_svc, self.place = problem.prediction_type == "svc", np.empty(D.n, np.int64)
         order = np.argsort(points.y, kind="stable") if is_svc else np.arange(D.n)
         self.place[order] = np.arange(D.n)
-        self.starts = np.array([0, D.n])
-        if is_svc:
-            self.starts = np.searchsorted(points.y[order], [*distinct(points.y), np.inf])
         self.X = points.X[order] if is_svc else points.X
         self.exact_layout = exact_layout(self.kernel, self.X)
         if self.kernel.name == "precomputed":
@@ -90,25 +86,7 @@ class KernelMatrix:
         """
         if self.exact is not None:
             return self.exact[np.ix_(at, centres)] @ beta
-        expansion, u = Expansion(self.exact_layout, self.X[centres], beta), np.zeros(len(self.K))
-        if self.kernel.linear:
-            u = self.X @ expansion.weights
-        else:
-            here = np.bincount(np.searchsorted(self.starts, at, "right"))[1:]
-            with np.errstate(over="ignore", invalid="ignore"):
-                for k in np.flatnonzero(here):
-                    expansion.add(u, self._laid_out[k])
-        check_finite(u, self.kernel)
-        return u[at]
-
-    @cached_property
-    def _laid_out(self) -> list[list[RowBlock]]:
-        """The rows of each class in the layout for sums."""
-        found = []
-        for first, last in itertools.pairwise(self.starts.tolist()):
-            blocks = self.exact_layout.rows(self.X[first:last])
-            found.append([(slice(first + at.start, first + at.stop), rows) for at, rows in blocks])
-        return found
+        return Expansion(self.exact_layout, self.X[centres], beta).values(self.X[at])
 
     @cached_property
     def nodes(self) -> PrecomputedNodes:
