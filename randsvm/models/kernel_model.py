@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix, squared_norms
+from randsvm.arrays import CsrMatrix, Matrix
 from randsvm.errors import ContentError
 from randsvm.kernels.expansion import Expansion, evaluate_expansions
 from randsvm.kernels.kernel import Kernel
@@ -179,10 +179,7 @@ class KernelModel(Model):
         The sum of their absolute values is at most 2 g (|x|^2 + |z|^2). The bound is of first
         order: every input and every partial sum, also of kernel values, is rounded to 24 bits.
         """
-        centre = self._float32_layout.centre
-        norms = squared_norms(rows.X) + rows.extra
-        if centre is not None:
-            norms += centre @ centre - 2 * (rows.X @ centre)
+        norms = self._float32_layout.squared_norms(rows.X) + rows.extra
         exponents = 2 * self.kernel.gamma * (norms + self._max_squared_norm)
         return 2.0**-24 * (SUM_ROUNDING_ERRORS + (6 + self.Z.shape[1]) * exponents)
 
