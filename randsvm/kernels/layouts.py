@@ -154,18 +154,10 @@ class Layout:
             norm = max(norm, float(norms.max(initial=0.0)))
         return RowSizes(norm, X.shape[1], length)
 
-    def order(self, X: CsrMatrix) -> np.ndarray | None:
-        """Return the order of rows that `rows` otherwise finds anew each time; None: there is
-        none."""
-        return None
-
-    def rows(
-        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
-    ) -> Iterator[RowBlock]:
+    def rows(self, X: Matrix, extra: np.ndarray | None = None) -> Iterator[RowBlock]:
         """Yield blocks of rows that stay in the cache.
 
-        X : (m, d) CSR or array; extra : (m,) squared norms of features outside X; order: the
-        `order` of X, None: found if needed.
+        X : (m, d) CSR or array; extra : (m,) squared norms of features outside X.
         """
         extra = np.zeros(X.shape[0]) if extra is None else extra
         for at in slices(X.shape[0], self.rows_at_once(X.shape[1])):
@@ -473,11 +465,6 @@ CELL_ADDITIONS = 144
 PROFITABLE = 0.8
 
 
-def rows_per_slice(d: int) -> int:
-    """Return the number of rows of d features that are sorted into cells together."""
-    return max(CELL_ROWS, min(SLICE_ROWS, SLICE_VALUES // max(d, 1)))
-
-
 class Cells(Dense):
     """Dense float32 rows of rbf, sorted into cells: values below exp(-cutoff) may be left out.
 
@@ -495,27 +482,21 @@ class Cells(Dense):
     def additions(self, centres: int, sums: int) -> int:
         return min(centres, CELL_ADDITIONS)
 
-    def order(self, X: CsrMatrix) -> np.ndarray:
-        """Return the order of the rows in cells, (m,) uint16, of each slice separately."""
-        return np.concatenate([np.empty(0, np.uint16), *(rows[0] for _, rows in self.rows(X))])
+    def rows_at_once(self, d: int) -> int:
+        return max(CELL_ROWS, min(SLICE_ROWS, SLICE_VALUES // max(d, 1)))
 
-    def rows(
-        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
-    ) -> Iterator[RowBlock]:
-        m, w = X.shape
-        extra = np.zeros(m) if extra is None else extra
-        for part in slices(m, rows_per_slice(w)):
-            x = self.lay_out(X[part], extra[part])
-            places = np.arange(len(x), dtype=np.uint16) if order is None else order[part]
-            if order is None:
-                sort_into_cells(x, w, places)
-            yield part, (places, to_panels(np.take(x, places, axis=0)))
+    def lay_out(self, X: Matrix, extra: np.ndarray) -> Any:
+        x = super().lay_out(X, extra)
+        places = np.arange(len(x), dtype=np.uint16)
+        sort_into_cells(x, X.shape[1], places)
+        return places, to_panels(np.take(x, places, axis=0))
+
+    def gram(self, X: Matrix, dtype: type) -> np.ndarray:
+        return Dense(self.kernel, self.dtype, self.centre).gram(X, dtype)
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
-        """Return the augmented centres, their features by columns, and columns of beta; without
-        beta those of Dense."""
-        if beta is None:
-            return super().centres(Z)
+        """Return the augmented centres, their features by columns, and columns of beta."""
+        assert beta is not None
         m, w = Z.shape
         columns = np.zeros((w, -(-m // LANES) * LANES), np.float32)
         columns[:, :m] = self.centred(Z).T

@@ -86,7 +86,6 @@ class ShardValues:
         # Number of a basis or 0, its kernel values with the rows, and the bytes reserved for them;
         # see algorithms/reduced_set.py.
         self.basis_values: tuple[int, list[np.ndarray], int] = 0, [], 0
-        self._order: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.shard.stop - self.shard.start
@@ -181,10 +180,7 @@ class ShardValues:
 
     def _rows(self, layout: Layout) -> Iterable[RowBlock]:
         """Return the rows in a layout; keep them if the budget allows."""
-        X = self.rows
-        if self._order is None:
-            self._order = layout.order(X)
-        made = layout.rows(X, order=self._order)
+        made = layout.rows(self.rows)
         if self.budget.left <= 0:
             return made
         blocks = list(made)

@@ -14,7 +14,6 @@ from kernel_sums import (
     Expansion,
     Kernel,
     add_sums_of_cells,
-    rows_per_slice,
 )
 
 # With this cut the omitted values are visible: up to 0.05 for each centre.
@@ -63,7 +62,7 @@ def test_sums_include_the_centres_near_the_box(m, columns):
     X, Z = clusters(m, 4), clusters(BLOCK_CENTRES + 70, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(len(Z), *columns))
     ours = cells()
-    order = ours.order(csr(X))
+    [(_, (order, _))] = ours.rows(csr(X))
     u = Expansion(ours, csr(Z), beta).values(csr(X))
     assert u == pytest.approx(reference_sums(X, Z, beta, order), abs=FLOAT32_TOLERANCES)
     assert (
@@ -90,7 +89,7 @@ def test_equal_rows_have_equal_sums_and_slices_add_up():
     X = np.repeat(clusters(10, 4), (SLICE_ROWS + 100) // 10, axis=0)
     Z = clusters(40, 4, seed=1)
     ours, X_ = cells(), csr(X)
-    assert rows_per_slice(4) == SLICE_ROWS < len(X)
+    assert cells().rows_at_once(4) == SLICE_ROWS < len(X)
     u = Expansion(ours, csr(Z), np.ones(40)).values(X_)
     assert u == pytest.approx(
         kernel_values(X, Z).sum(axis=1), abs=40 * np.exp(-CUT) + FLOAT32_TOLERANCES

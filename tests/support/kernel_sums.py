@@ -21,7 +21,6 @@ from randsvm.kernels.layouts import (
     Dense,
     Nonzeros,
     SparseBlocks,
-    rows_per_slice,
     usual_values,
 )
 from randsvm.kernels.random_features import RandomMap
