@@ -218,7 +218,7 @@ class Scan(RunningValues):
             window = found
 
     def evaluations(
-        self, solution: KernelSolution, gap: float | None = None, most: float = math.inf
+        self, solution: KernelSolution, gap: float | None = None
     ) -> Iterator[tuple[KernelSolution, ScanResult]]:
         """Yield the solution with the b of least P, and V with a proven certificate.
 
@@ -226,8 +226,7 @@ class Scan(RunningValues):
         too wide: u of the rows whose rounding shows, or of a sample of these, is computed in
         float64.
 
-        gap: the gap that is asked for; None: that of the running values. most: the number of rows
-        that may be computed in float64.
+        gap: the gap that is asked for; None: that of the running values.
         """
         if math.isinf(self.added.total):
             # Values that were taken over have no known bound.
@@ -248,9 +247,7 @@ class Scan(RunningValues):
         if not self._can_sharpen or (not query.primal_only and proven.gap <= least):
             return
         q, rows = sample_of(sums, proven, wanted)
-        suffices = proven.gap <= wanted and not query.primal_only
-        # A gap of inf leaves no better moment: only float64 lowers it.
-        if rows > FEW_LOOSE and (suffices or (most < rows and proven.gap < math.inf)):
+        if rows > FEW_LOOSE and proven.gap <= wanted and not query.primal_only:
             return
         sums = self.ask(self._sharpened(solution, query, q), "evaluating")
         sharp = self._proven(solution, running, query, sums, q)

@@ -195,20 +195,15 @@ def decide(
 FLOAT64_GAP = 3e-5
 # If the evaluated gap is above the one asked for, the run continues until the gap of the running
 # values is at most the next target, at most MAX_CONTINUATIONS times. That target is the larger of
-# the last one times TARGET_FACTOR (POSTPONED_FACTOR after a postponed evaluation), and the gap
-# asked for less EXCESS_FACTOR times what the evaluation added. After FLOAT32_CONTINUATIONS of them
-# the run continues in float64: rounding may have made the gap look smaller than it is. Measured on
-# 100,000 rows of covtype, where the evaluation adds 0.005% to the gap: 2 further rounds, and 8 with
-# half of the former target.
+# the last one times TARGET_FACTOR, and the gap asked for less EXCESS_FACTOR times what the
+# evaluation added. After FLOAT32_CONTINUATIONS of them the run continues in float64: rounding may
+# have made the gap look smaller than it is. Measured on 100,000 rows of covtype, where the
+# evaluation adds 0.005% to the gap: 2 further rounds, and 8 with half of the former target.
 EXCESS_FACTOR, TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 1.5, 0.5, 2, 8
 # The reasons with which the last solution is the one that was asked for.
 SOLVED = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
 # Where the rounds end for these reasons, and not at a limit, they may continue.
 CONTINUED = StopReason.GAP_NOT_PROVEN, StopReason.NO_PROGRESS
-# From this number of rows on, the first evaluation computes at most a share of them in float64. A
-# gap a little below the one asked for leaves no room for a sample of few rows: further rounds until
-# POSTPONED_FACTOR times that gap then take less time.
-POSTPONING_ROWS, CHEAP_SHARE, POSTPONED_FACTOR = 20_000, 1 / 8, 0.75
 # A closing evaluation may take this many times as long as the last scan predicts.
 EVALUATION_FACTOR = 1.25
 # Another solution with a higher D is evaluated if D rises by more than this part of the distance.
@@ -688,11 +683,7 @@ class Rounds:
         time for one."""
         if found.evaluated:
             return found
-        # A few further rounds may be cheaper than float64 sums of many rows.
-        is_first = found.stopped.reason is StopReason.GAP_REACHED and not self.continuations
-        self.postpones = is_first and self.subtask.D.n >= POSTPONING_ROWS
-        most = CHEAP_SHARE * self.subtask.D.n if self.postpones else inf
-        found = self._evaluate(found, self.clock, self.share_end + RESERVED_SECONDS, most)
+        found = self._evaluate(found, self.clock, self.share_end + RESERVED_SECONDS)
         is_solution = not isinstance(found.SV, ReducedMachine)
         if found.stopped.reason in SOLVED and self._misses_gap(found) and is_solution:
             found = replace(found, stopped=Stopped(StopReason.GAP_NOT_PROVEN))
@@ -703,13 +694,12 @@ class Rounds:
         found: SubtaskSolution,
         clock: Clock,
         end: float,
-        most: float = inf,
         ends: tuple[type[Exception], ...] = (TimeLimitError,),
     ) -> SubtaskSolution:
         """Return the solution with the lowest proven gap that is found before `end`.
 
-        Without time for any, P and D have no bound of rounding, and certify nothing. most: see
-        Scan.evaluations. ends: the exceptions that end the evaluation.
+        Without time for any, P and D have no bound of rounding, and certify nothing. ends: the
+        exceptions that end the evaluation.
         """
         SV, certificate = found.SV, replace(found.certificate, certified=False)
         count: int | None = None
@@ -717,7 +707,7 @@ class Rounds:
             if self.record.solution is None:
                 SV, at_first = self.scan.examine(SV)
                 self.record.take(SV, at_first.certificate)
-            for solution, V in self.scan.evaluations(SV, self.gap, most):
+            for solution, V in self.scan.evaluations(SV, self.gap):
                 SV, certificate, count = solution, V.certificate, V.count
             certificate = self._with_best_dual(SV, certificate)
         return replace(
@@ -764,8 +754,7 @@ class Rounds:
             return False
         if target_missed:
             lower = (self.gap or 0.0) - EXCESS_FACTOR * (gap - self.record.gap_of_last)
-            factor = POSTPONED_FACTOR if self.postpones else TARGET_FACTOR
-            self.gap_target = max(self.gap_target * factor, lower)
+            self.gap_target = max(self.gap_target * TARGET_FACTOR, lower)
         self.continuations += gap < inf
         self.start, self.begins_on_inner_set = (in_float64 if refines else unchanged), False
         so_far, self.before = self.record, found
