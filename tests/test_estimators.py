@@ -86,8 +86,9 @@ def test_an_svc_is_that_of_scikit_learn(layout):
 
 def test_a_run_that_ends_above_its_gap_warns():
     y, X = board(4000)
-    with pytest.warns(ConvergenceWarning, match="iteration limit, with a gap of"):
+    with pytest.warns(ConvergenceWarning, match="iteration limit, with a gap of") as warned:
         machine = SVC(gamma=5, gap=1e-5, max_iter=1).fit(X, y)
+    assert warned[0].filename == __file__
     assert machine.gap_ > 1e-5
 
 
@@ -357,9 +358,7 @@ def test_new_labels_of_partial_fit_are_refused():
 
 def test_a_linear_svc_that_ends_early_warns():
     X, y = small(100)
-    with pytest.warns(
-        ConvergenceWarning, match=r"iteration limit, with a gap of .* above tol=1e-06"
-    ):
+    with pytest.warns(ConvergenceWarning, match=r"iteration limit, with a gap of .* above 1e-06"):
         machine = LinearSVC(max_iter=1, tol=1e-6).fit(X, y)
     assert machine.n_iter_ == 1 < LinearSVC(tol=1e-6).fit(X, y).n_iter_
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import OutlierMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
@@ -129,23 +129,15 @@ class KernelMachine(BaseSVM):
         for event in events:
             if isinstance(event, Notice) and event.text in ADVICE:
                 problem = event.text.partition("; try ")[0]
-                warnings.warn(f"{problem}; try {ADVICE[event.text]}", UserWarning, stacklevel=4)
-        outcome: Any = fitted.outcome
+                warnings.warn(f"{problem}; try {ADVICE[event.text]}", UserWarning, stacklevel=3)
         rounds = Counter(event.machine for event in events if isinstance(event, Iteration))
         pairs = [" / ".join(pair) for pair in combinations(model.labels, 2)]
         machines = pairs if model.has_pairs else [""]
         counts = np.array([max(rounds[name], 1) for name in machines], np.int32)
         self.n_iter_ = counts if isinstance(self, Classifier) else counts.item()
-        missed = outcome.gap_asked is not None and not outcome.gap <= outcome.gap_asked
-        self.fit_status_ = int(missed)
-        if missed:
-            warnings.warn(
-                f"stopped: {outcome.stopped}, with a gap of {outcome.gap:.3g} above "
-                f"{outcome.gap_asked:g}; scaling the features may help (StandardScaler, "
-                "MinMaxScaler)",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        self.fit_status_ = int(
+            self._warns_of_gap("scaling the features may help (StandardScaler, MinMaxScaler)")
+        )
 
     def _set_model(self, fitted: FittedModel, recorded: dict[str, Any]) -> None:
         super()._set_model(fitted, recorded)

@@ -71,15 +71,11 @@ class LinearMachine(BaseSVM):
                 f"{self.n_iter_} passes of stochastic gradient descent: how close they come to the "
                 "optimum is not known; multi_class='ovr' with a hinge loss is certified",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
-        elif not self.gap_ <= self.tol:
-            warnings.warn(
-                f"stopped: {self.stopped_}, with a gap of {self.gap_:.3g} above tol={self.tol:g}; "
-                "a larger max_iter, a smaller C or scaled features (StandardScaler) may help",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        self._warns_of_gap(
+            "a larger max_iter, a smaller C or scaled features (StandardScaler) may help"
+        )
 
     def _learn(self: AnyLinear, arrays: Arrays, begins: bool) -> AnyLinear:
         """Make one step for each row, as `randsvm-train sgd --update` does.

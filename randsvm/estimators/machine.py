@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import textwrap
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state, compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -321,6 +323,16 @@ class BaseSVM(BaseEstimator):
         self.model_, self.gap_ = fitted, fitted.gap
         if fitted.outcome is not None:
             self.fit_time_, self.stopped_ = fitted.outcome.seconds, fitted.outcome.stopped
+
+    def _warns_of_gap(self, advice: str) -> bool:
+        """Return whether training ended above the gap that was asked for, and warn if it did."""
+        outcome: Any = self.model_.outcome
+        asked, gap = outcome.gap_asked, outcome.gap
+        missed = asked is not None and not gap <= asked
+        if missed:
+            text = f"stopped: {outcome.stopped}, with a gap of {gap:.3g} above {asked:g}; {advice}"
+            warnings.warn(text, ConvergenceWarning, stacklevel=4)
+        return missed
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file for randsvm-predict, or for svm-predict or liblinear-predict.
