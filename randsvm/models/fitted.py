@@ -26,6 +26,8 @@ from randsvm.models.model_text import load as load_model
 from randsvm.parallel import ThreadPool, one_blas_thread
 from randsvm.parameters.run import Resources
 
+__all__ = ["FittedModel", "load"]
+
 # Keys of the metadata in a description.
 NUMBERS = ("n", "d", "nnz", "violators", "seed", "C", "lambda", "primal", "dual", "gap")
 TEXTS = ("stopped", "digest")
@@ -216,29 +218,10 @@ def load(path: str | os.PathLike[str]) -> FittedModel:
 
 
 def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:
-    """Return the decision values of rows in memory.
+    """Return the decision values of rows in memory, (m, columns) float64.
 
-    Parameters
-    ----------
-    model : Model
-        The model that predicts.
-    X : array, scipy sparse matrix or data frame of shape (m, d)
-        Rows, as in `FittedModel.decision_function`.
-    jobs : int
-        Worker threads.
-    labels_only : bool, default=False
-        Whether only `Model.predicted` uses the result, which may then be less precise.
-
-    Returns
-    -------
-    ndarray of shape (m, columns), float64
-        Values f of each row.
-
-    Raises
-    ------
-    ContentError
-        If a value is not finite, if an array has fewer columns than the model, or more columns with
-        a value other than 0, or if a data frame has not the features of a model of tables.
+    X : rows, as in `FittedModel.decision_function`; labels_only : only `Model.predicted` uses the
+    result, which may then be less precise. Raise ContentError as `decision_function` does.
     """
 
     def decide(chunk: RawChunk) -> np.ndarray:
@@ -283,25 +266,8 @@ def _check_width(model: Model, X: Any) -> None:
 
 
 def describe_file(path: str) -> dict[str, Any]:
-    """Describe the model in a file, and the time at which it was written.
-
-    Parameters
-    ----------
-    path : str
-        Name of the model file; "-" is standard input.
-
-    Returns
-    -------
-    dict
-        Values by the name of the property, as from `FittedModel.info`, with "model" and "made".
-
-    Raises
-    ------
-    ModelError
-        If the file is not a model, or was altered or truncated.
-    InputError
-        If the file cannot be opened.
-    """
+    """Return `FittedModel.info` of a model file, its name as "model", and as "made" when it was
+    written."""
     info, made = load(path).info(), None
     if not files.is_stream(path):
         seconds = Path(path).stat().st_mtime
@@ -310,17 +276,9 @@ def describe_file(path: str) -> dict[str, Any]:
 
 
 def format_lines(info: Mapping[str, Any]) -> list[str]:
-    """Return a line for each property whose value is known.
+    """Return a line for each property whose value is known: its name and its value, in columns.
 
-    Parameters
-    ----------
-    info : mapping of str to object
-        The description from `FittedModel.info`.
-
-    Returns
-    -------
-    list of str
-        Name and value of each property, in columns.
+    info : see `FittedModel.info`
     """
     shown = {name: _format_value(value) for name, value in info.items() if value not in (None, [])}
     width = max(map(len, shown))

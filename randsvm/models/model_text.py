@@ -415,24 +415,10 @@ def one_of(meanings: Mapping[str, Any]) -> WordKind:
 
 
 def load(path: str) -> Model:
-    """Return the model in a file.
+    """Return the model in a file; "-" is standard input.
 
-    Parameters
-    ----------
-    path : str
-        Name of the file; "-" is standard input.
-
-    Returns
-    -------
-    Model
-        A KernelModel or a LinearModel.
-
-    Raises
-    ------
-    ModelError, DataError
-        If the file is not a model, or was altered or truncated.
-    InputError
-        If the file cannot be opened.
+    Raise ModelError or DataError for a file that is not a model, or was altered or truncated, and
+    InputError if it cannot be opened.
     """
     content, name = files.read_whole(path), files.display_name(path)
     with reading(name):
@@ -440,21 +426,10 @@ def load(path: str) -> Model:
 
 
 def save(model: Model, path: str) -> None:
-    """Write a model in the format of LIBSVM or LIBLINEAR.
+    """Write a model in the format of LIBSVM or LIBLINEAR, or in a layout that their programs refuse
+    if their formats cannot express it.
 
-    A model that their formats cannot express is written in a layout that their programs refuse.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    path : str
-        Name of the file; it is replaced as a whole or not at all.
-
-    Raises
-    ------
-    OutputError, TransferError
-        If the file cannot be created or written.
+    The file is replaced as a whole or not at all. Raise OutputError or TransferError.
     """
     _module_of(model.properties()["format"]).write(model, path)
 
