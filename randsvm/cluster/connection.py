@@ -124,7 +124,7 @@ class Connection:
     """The connection to the scheduler at an address.
 
     client: Dask's client of the scheduler; None until it is connected. processes: the workers of
-    local:N. closed: whether `close` was called. now: the clock.
+    local:N. is_over: set by `close`. now: the clock.
 
     Raises ParameterError for a bad address, ClusterError if no scheduler answers, and the
     exceptions of the listener of events.
@@ -134,7 +134,6 @@ class Connection:
         self.client: Any = None
         self.local_cluster: LocalCluster | None = None
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.closed = False
         self.now = time.perf_counter
         self.is_over = threading.Event()
         for name in list(logging.root.manager.loggerDict):
@@ -193,7 +192,7 @@ class Connection:
             direct_to_workers=bool(self.processes),
         )
         # The thread that waits for this client may have stopped waiting.
-        if self.closed:
+        if self.is_over.is_set():
             _close(self.client)
 
     def _start_local_scheduler(self, count: int, security: Security) -> str:
@@ -318,7 +317,6 @@ class Connection:
 
         A scheduler that is gone does not answer, so closing it may take long.
         """
-        self.closed = True
         self.is_over.set()
         for process in self.processes:
             process.kill()

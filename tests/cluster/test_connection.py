@@ -205,7 +205,7 @@ def test_a_run_ends_with_the_last_local_worker(no_loops, processes):
 def test_a_run_raises_a_fault_of_its_own_requests_for_the_state_of_the_cluster():
     class Alone(Connection):
         def __init__(self):
-            self.client, self.closed, self.is_over = None, False, threading.Event()
+            self.client, self.is_over = None, threading.Event()
             self.local_cluster, self.processes = None, []
             # All limits of this module are over at once.
             self.now = lambda: 1000 * time.perf_counter()
