@@ -99,7 +99,6 @@ def predict(
     inputs = {"TEST_FILE": paths, "MODEL_FILE": model, "--row-weights": params.row_weights}
     files.check_distinct({"OUTPUT_FILE": output}, inputs)
     check_is_not_model(paths, "TEST_FILE MODEL_FILE OUTPUT_FILE")
-    files.check_output(output)
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")

@@ -108,7 +108,6 @@ def explain(
     paths, model, output = files.inputs(data), os.fspath(model), os.fspath(output)
     files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
     check_is_not_model(paths, "TEST_FILE MODEL_FILE OUTPUT_FILE")
-    files.check_output(output)
     with listening(watch):
         loaded = load(model)
         if not isinstance(loaded, KernelModel) or loaded.kernel.name != "rbf":
