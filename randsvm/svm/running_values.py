@@ -21,7 +21,7 @@ from randsvm.data.points import Points, RowCache
 from randsvm.data.sampling import AUDIT_DRAW, Draw
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.kernels.expansion import Expansion, centred_gram, check_finite, values_of
+from randsvm.kernels.expansion import Expansion, check_finite, values_of
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Layout, RowBlock, row_block_bytes
 from randsvm.parameters.svm import Problem
@@ -399,11 +399,6 @@ class RunningValues:
     def shared_gram(self, points: Points) -> KernelValues:
         """Return kernel values of some points, see `gram`; the matrix may have those of others."""
         return KernelValues(self.gram(points), np.arange(len(points)))
-
-    def centred_gram(self, points: Points, values: KernelValues) -> KernelValues:
-        """Return the centred values of points, in a matrix that the caller may change."""
-        K = centred_gram(Kernel.of(self.problem), points.X, values.taken)
-        return KernelValues(K, np.arange(len(K)))
 
     def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
         """Return the sum of the reports of all shards. stage: name of the progress events."""

@@ -12,6 +12,8 @@ import time
 import numpy as np
 
 from randsvm.data.points import Points
+from randsvm.kernels.expansion import centred_gram
+from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import FLOAT32_UNIT
 from randsvm.parameters.option import require
 from randsvm.parameters.svm import Problem
@@ -19,7 +21,7 @@ from randsvm.parameters.values import MEGABYTE, format_size
 from randsvm.svm import libsvm
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem_qp import Solution, product, solve, solve_from_zero
+from randsvm.svm.subproblem_qp import KernelValues, Solution, product, solve, solve_from_zero
 from randsvm.svm.tasks import task_of
 
 # Up to this many rows LIBSVM gets precomputed kernel values (16 bytes a value in all). For more
@@ -97,13 +99,13 @@ def svmlearn(
     # Centred values serve all tasks, as a step changes no sum of coefficients. They round least.
     # From zero they are taken if rounding of the largest possible beta exceeds the violation.
     if not beta.any() and _rounding(diagonal, np.maximum(upper, -lower)) > violation:
-        values = scan.centred_gram(points, values)
+        values = _centred(problem, points, values)
     # If there are more rows than features, the rounded values belong to no linear kernel.
     singular = problem.kernel == "linear" and scan.D.d < len(points)
     # Nu tasks compare with the tolerance itself, which stays a small share while violations fall.
     largest = (share if singular or task.absolute_sum else SOLVE_SHARE) * violation
     if _rounding(diagonal, beta) > largest:
-        values, share = scan.centred_gram(points, values), SOLVE_SHARE
+        values, share = _centred(problem, points, values), SOLVE_SHARE
         values.K.flat[:: len(points) + 1] *= np.float32(1 + DIAGONAL_INCREASE)
 
     # LIBSVM's own problems have one C for each class, and one for a regression.
@@ -155,6 +157,12 @@ def _final_share(problem: Problem, bound: float, gap: float | None) -> float:
     share = max(MIN_FINAL_SHARE, min(share, FINAL_SOLVE_SHARE))
     of_gap = REGRESSION_GAP_SHARE if problem.prediction_type == "svr" else GAP_SHARE
     return share if gap is None else max(share, min(of_gap * gap, SOLVE_SHARE))
+
+
+def _centred(problem: Problem, points: Points, values: KernelValues) -> KernelValues:
+    """Return the centred values of points, in a matrix of their own."""
+    K = centred_gram(Kernel.of(problem), points.X, values.taken)
+    return KernelValues(K, np.arange(len(K)))
 
 
 def _rounding(diagonal: np.ndarray, beta: np.ndarray) -> float:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -79,14 +79,16 @@ class KernelMatrix:
         """The bytes of its values, and of those that LIBSVM reads."""
         return 3 * self.K.nbytes
 
-    def products(self, at: np.ndarray, centres: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    def products(
+        self, X: CsrMatrix, at: np.ndarray, centres: np.ndarray, beta: np.ndarray
+    ) -> np.ndarray:
         """Return sum_j beta_j K(z_j, x_i) in float64 of some rows, (m,).
 
-        at : (m,) places; centres : (k,) places; beta : (k,) float64
+        X : the rows at the places `at`, (m,); centres : (k,) places; beta : (k,) float64
         """
         if self.exact is not None:
             return self.exact[np.ix_(at, centres)] @ beta
-        return Expansion(self.exact_layout, self.X[centres], beta).values(self.X[at])
+        return Expansion(self.exact_layout, self.X[centres], beta).values(X)
 
     @cached_property
     def nodes(self) -> PrecomputedNodes:
@@ -135,29 +137,11 @@ class KernelMatrix:
         return np.array(found)
 
 
-class WholeValues(NamedTuple):
-    """u and beta of all rows, where ShardValues has those of a shard."""
-
-    scan: WholeScan
-    y: np.ndarray
-    weights: np.ndarray | None
-    u: np.ndarray
-    beta: np.ndarray
-    absolute: np.ndarray | None = None
-
-    @property
-    def shard(self) -> Shard:
-        return Shard(0, 0, len(self.y))
-
-    @property
-    def rows(self) -> CsrMatrix:
-        return self.scan.matrix.X[self.scan.at]
-
-
 class WholeScan(Scan):
     """A scan of few rows, whose kernel values are in a matrix. All its sums are in float64.
 
     at : (n,) integers, the place of each row in the matrix
+    audit: all rows
     """
 
     values: Any
@@ -167,12 +151,12 @@ class WholeScan(Scan):
         super().__init__(D, problem, 0)
 
     def _begin(self, layout_bytes: int, float64: bool) -> None:
-        zero = np.zeros(self.D.n)
-        self.values = WholeValues(self, self.D.labels(), self.weights, zero, zero)
-        # All rows, without features.
-        self.audit = Points(
-            np.arange(self.D.n), self.matrix.X[:0], self.labels, None, None, self.weights
-        )
+        y, n, zero = self.D.labels(), self.D.n, np.zeros(self.D.n)
+        self.audit = Points(np.arange(n), self.matrix.X[self.at], y, weights=self.weights)
+        self.values = SimpleNamespace(
+            rows=self.audit.X, y=y, weights=self.weights, u=zero, beta=zero, absolute=None,
+            shard=Shard(0, 0, n),
+        )  # fmt: skip
         self.kernel_layout = self.matrix.exact_layout
 
     def ask(self, question: Callable[[Any], Report], stage: str | None = None) -> Report:
@@ -181,42 +165,28 @@ class WholeScan(Scan):
 
     @property
     def labels(self) -> np.ndarray:
-        return self.values.y
-
-    def u_of(self, rows: np.ndarray | None, stage: str | None = None) -> np.ndarray:
-        u: np.ndarray = self.values.u
-        return u.copy() if rows is None else u[rows]
+        return self.audit.y
 
     def rows(self, rows: np.ndarray) -> Points:
-        return replace(self.points(rows), X=self.matrix.X[self.at[rows]])
-
-    def points(self, rows: np.ndarray) -> Points:
-        """Return rows without features, which solves do not read."""
-        _, y, weights, u, beta, _ = self.values
-        weights = None if weights is None else weights[rows]
-        return Points(rows, self.audit.X, y[rows], u[rows], beta[rows], weights)
+        return self.audit if len(rows) == len(self.audit) else self.audit[rows]
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
-        at = self.at[points.rows]
-        K = taken(self.matrix.K, at)
-        return centred_if_far(self.matrix.kernel, self.matrix.X[at], K) if centred else K
+        K = taken(self.matrix.K, self.at[points.rows])
+        return centred_if_far(self.matrix.kernel, points.X, K) if centred else K
 
     def shared_gram(self, points: Points) -> KernelValues:
         if self.matrix.kernel.name in ("linear", "poly"):
             return super().shared_gram(points)
         return KernelValues(self.matrix.K, self.at[points.rows], self.matrix.nodes)
 
-    def centred_gram(self, points: Points, values: KernelValues) -> KernelValues:
-        return super().centred_gram(self.rows(points.rows), values)
-
     def continue_from(self, coefficients: Coefficients, *known: object) -> None:
         """Continue from coefficients. known: their u, which is computed anew."""
-        rows, beta = coefficients.rows, coefficients.beta
+        rows, beta, values = coefficients.rows, coefficients.beta, self.values
         # A sum that adds up its values one by one rounds as one that takes a pass for each.
         self.added = Added(len(rows), len(rows), float(np.abs(beta).sum()))
         self.coefficients, self.latest = coefficients, None
-        u = self.matrix.products(self.at, self.at[rows], beta)
-        self.values = self.values._replace(u=u, beta=self.beta)
+        values.u = self.matrix.products(self.audit.X, self.at, self.at[rows], beta)
+        values.beta = self.beta
 
     def make_step(self, step: Step) -> int:
         rows, beta = step.points.rows, step.beta
