@@ -53,13 +53,19 @@ class Decomposition:
         """Return a random subset of D of r rows."""
         return WorkingSet.of(random_subset(self.scan.D, r, self.rng))
 
-    def first_start(self, start: Start | None) -> Start | None:
-        """Return what makes the first step: `start`, or what coefficients with prescribed sums
-        need; None: `svmlearn` over a random subset."""
-        sums = self.scan.task.coefficient_sum or self.scan.task.absolute_sum
-        return self._start_with_sums if sums and start is None else start
+    def first_step(self, start: Start | None, r: int) -> tuple[Step, WorkingSet]:
+        """Return the step that `start` makes, and its working set of about r rows.
 
-    def _start_with_sums(self, scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+        None: a step to coefficients with prescribed sums, or `svmlearn` over a random subset.
+        """
+        if start is not None:
+            return start(self.scan, r)
+        if self.scan.task.coefficient_sum or self.scan.task.absolute_sum:
+            return self._step_to_sums(self.scan, r)
+        S = self.random_subset(r)
+        return svmlearn(self.scan, self.scan.points(S.rows)), S
+
+    def _step_to_sums(self, scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         """Return a first step to coefficients with the sums that a one-class or nu task prescribes.
 
         It solves a random subset S of r rows. Then the rows of D furthest outside of the solution
@@ -198,11 +204,7 @@ def osuna(
     that enter are the first ones in file order (OFG97), or have the smallest y f(x) (MZ).
     """
     swap = max(2, min(swap or size - size // 2, size))       # a single row is no pair
-    if (start := run.first_start(start)) is None:
-        B = run.random_subset(size)                          # B = |B| rows of D
-        step = svmlearn(run.scan, run.scan.points(B.rows))   # solve B
-    else:
-        step, B = start(run.scan, size)
+    step, B = run.first_step(start, size)                    # solve B = |B| rows of D
     while True:                                              # while |V| > 0
         SV, V = run.violators(step, order, size)             #     V = {j not in B: j violates KKT}
         yield SV, V

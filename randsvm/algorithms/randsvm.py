@@ -205,11 +205,7 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> S
     (Joachims 1999; ThunderSVM). Where blocks of near rows hardly depend on each other, W holds
     several of them, which are solved at the same time.
     """
-    if (start := run.first_start(start)) is None:
-        S = W = run.random_subset(r)                          # S = a random subset of D, |S| = r
-        step = svmlearn(run.scan, run.scan.points(S.rows))    # SV = svmlearn(S)
-    else:
-        step, W = start(run.scan, r)
+    step, W = run.first_step(start, r)                        # SV = svmlearn(a random subset of D)
     blocks = Blocks(run.scan, run.rng, r)
     while True:                                               # while gap > the gap asked for
         SV, V = run.violators(step, _order(W), r)             #     V = violators(D, SV)

@@ -109,7 +109,7 @@ def fit_anew(
     D: Dataset,
     fit: Fit[AnyParams],
     params: AnyParams,
-    start: Any,
+    previous: Any,
     training: np.ndarray,
     held_out: np.ndarray,
     keep: Keep,

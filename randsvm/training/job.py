@@ -49,7 +49,7 @@ Fit = Callable[[Dataset, AnyParams], Decision]
 # Its arguments:
 #
 #     params
-#     start: a fit with the same parameters except C, on these or other rows; None: from nothing
+#     previous: a fit with the same parameters except C, on these or other rows; None: from nothing
 #     training, held_out : (n,) bool, the rows to train on and those that f is of
 #     keep
 FoldFit = Callable[[AnyParams, Any, np.ndarray, np.ndarray, Keep], tuple[np.ndarray, Any]]

@@ -144,7 +144,7 @@ def _check_precomputed(job: Job) -> None:
 
 
 # The solution of each subtask of a fold; None: it has no rows of one of its sides.
-FoldStart: TypeAlias = list[SavedSolution | None]
+SolvedFold: TypeAlias = list[SavedSolution | None]
 
 
 class KernelTrainer(Trainer[KernelParams]):
@@ -323,15 +323,15 @@ class KernelTrainer(Trainer[KernelParams]):
         self,
         subtasks_of: Callable[[KernelParams], Subtasks],
         params: KernelParams,
-        start: FoldStart | None,
+        previous: SolvedFold | None,
         training: np.ndarray,
         held_out: np.ndarray,
         keep: Keep,
-    ) -> tuple[np.ndarray, FoldStart]:
+    ) -> tuple[np.ndarray, SolvedFold]:
         """Train on some rows, all others of which have the weight 0; see FoldFit."""
         subtasks = subtasks_of(params).without(~training)
         with limited(inf) as clock:
-            solved = list(self._solutions(subtasks, clock, start))
+            solved = list(self._solutions(subtasks, clock, previous))
         D, saved = subtasks.D, [one for _, one in solved]
         if subtasks.of_pairs:
             machine = assemble(subtasks, [SV for SV, _ in solved])
@@ -343,7 +343,7 @@ class KernelTrainer(Trainer[KernelParams]):
         return keep(np.column_stack(f), D.labels()[held_out]), saved
 
     def _solutions(
-        self, subtasks: Subtasks, clock: Clock, start: FoldStart | None = None
+        self, subtasks: Subtasks, clock: Clock, previous: SolvedFold | None = None
     ) -> Iterator[tuple[KernelSolution, SavedSolution | None]]:
         """Yield the solution of each subtask of a fold, without an evaluation, and the same to
         start from.
@@ -354,7 +354,7 @@ class KernelTrainer(Trainer[KernelParams]):
             if subtasks.lacks_side(number):
                 yield subtasks.constant_solution(number)[0], None
                 continue
-            subtask, saved = subtasks[number], start[number] if start else None
+            subtask, saved = subtasks[number], previous[number] if previous else None
             rounds = Rounds(
                 subtask,
                 self.algorithm_for(subtask.D.n, subtask.problem),

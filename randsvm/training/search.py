@@ -55,7 +55,7 @@ def shared_kernel_fits(
     """
 
     def fit(
-        params: KernelParams, start: Any, training: np.ndarray, held_out: np.ndarray, keep: Keep
+        params: KernelParams, previous: Any, training: np.ndarray, held_out: np.ndarray, keep: Keep
     ) -> tuple[np.ndarray, None]:
         subtasks = subtasks_of(params)
         rows = np.flatnonzero(training), np.flatnonzero(held_out)
