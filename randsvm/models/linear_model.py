@@ -178,10 +178,10 @@ def read(content: bytes, name: str) -> LinearModel:
     features, w = given["seen"], w[:nr_feature]
     if features is None:
         features = np.arange(1, nr_feature + 1, dtype=np.int32)
-    elif not header.own_layout:
+    elif mapping is None and not header.own_layout:
         # LIBLINEAR's layout has a row of w for every index up to the largest.
         w = w[features - 1]
-    elif nr_feature != (len(features) if mapping is None else mapping.components):
+    if len(w) != (len(features) if mapping is None else mapping.components):
         raise ValueError("expected a row of w for each feature")
     return LinearModel(
         w=np.ascontiguousarray(w),
