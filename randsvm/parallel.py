@@ -145,17 +145,6 @@ def result_of(future: Future[Result], stage: str | None = None) -> Result:
     return future.result()
 
 
-# The queues of daemon threads that wait for work: to start a thread takes three times as long as to
-# hand over a call. A forked process has none of them.
-_idle: list[SimpleQueue[Callable[[], None]]] = []
-os.register_at_fork(after_in_child=_idle.clear)
-
-
-def _serve(calls: SimpleQueue[Callable[[], None]]) -> None:
-    while True:
-        calls.get()()
-
-
 def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object = None) -> Result:
     """Return work(), called in a daemon thread while this thread waits and reacts to signals.
 
@@ -163,23 +152,16 @@ def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object 
     object that `work` reads; it stays alive even if this thread stops waiting.
     """
     future: Future[Result] = Future()
-    try:
-        calls = _idle.pop()
-    except IndexError:
-        calls = SimpleQueue()
-        threading.Thread(target=_serve, args=[calls], daemon=True).start()
 
-    # The default keeps `memory` alive until the call ends.
-    def run(memory: object = memory) -> None:
+    # The argument keeps `memory` alive until the thread ends.
+    def run(memory: object) -> None:
         try:
-            result = work()
+            future.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             future.set_exception(error)
-        else:
-            future.set_result(result)
-        _idle.append(calls)
 
-    calls.put(run)
+    # A new thread begins on the idle core; a thread that waits for work may be woken on a busy one.
+    threading.Thread(target=run, args=[memory], daemon=True).start()
     return result_of(future, stage)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,6 +49,7 @@ class KernelMatrix:
     """
 
     exact: np.ndarray | None = None
+    _nodes: PrecomputedNodes | None = None
 
     def __init__(self, D: Dataset, problem: Problem, float64: bool = False) -> None:
         points, self.kernel = kernel_centres(D, np.arange(D.n)), Kernel.of(problem)
@@ -73,6 +74,7 @@ class KernelMatrix:
             )
             sizes, self.K = self.exact_layout.sizes_of(self.X), gram(layout, self.X)
         self.exact_layout.sizes = sizes
+        self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
@@ -90,10 +92,14 @@ class KernelMatrix:
             return self.exact[np.ix_(at, centres)] @ beta
         return Expansion(self.exact_layout, self.X[centres], beta).values(X)
 
-    @cached_property
+    @property
     def nodes(self) -> PrecomputedNodes:
         """The values as LIBSVM reads them."""
-        return PrecomputedNodes.of(self.K, np.arange(len(self.K)))
+        # The lock of a cached_property is one for all matrices in Python 3.11 and older.
+        with self._lock:
+            if self._nodes is None:
+                self._nodes = PrecomputedNodes.of(self.K, np.arange(len(self.K)))
+            return self._nodes
 
     # LIBSVM solves these problems to a tolerance, for all pairs of classes at once.
 
