@@ -54,12 +54,10 @@ class CrossValidation:
     assigned : one (n,) int16 for each repetition, the number of the fold that holds out each row; a
     negative number: no fold does
     forward : whether a fold trains on rows of smaller numbers only, not on all rows but its own
-    concurrent_fits : their number; the executor of D runs each of them
     """
 
     D: Dataset
     assigned: Sequence[np.ndarray]
-    concurrent_fits: int
     forward: bool = False
 
     @staticmethod
@@ -74,15 +72,14 @@ class CrossValidation:
         enough = folds + forward <= D.n
         require(enough, f"-v {folds}: there are only {D.n} rows to cross-validate on")
         if forward:
-            return CrossValidation(D, [forward_folds(D.n, folds)], concurrent_fits(D, job), True)
+            return CrossValidation(D, [forward_folds(D.n, folds)], forward=True)
         count = group_count(D)
         some = "is only one group" if count == 1 else f"are only {count} groups"
         require(count >= folds, f"-v {folds} --groups qid: there {some} of rows")
         draws = [
             Draw(seed, FOLDS_DRAW if not r else REPEATS_DRAW + r) for r in range(search.repeats)
         ]
-        assigned = [assign_folds(D, folds, draw) for draw in draws]
-        return CrossValidation(D, assigned, concurrent_fits(D, job))
+        return CrossValidation(D, [assign_folds(D, folds, draw) for draw in draws])
 
     @property
     def folds(self) -> range:
@@ -127,7 +124,7 @@ def held_out_values(
 
 
 def concurrent_fits(D: Dataset, job: Job) -> int:
-    """Return the number of concurrent fits on parts of D."""
+    """Return the number of concurrent fits on parts of D that its executor calls."""
     return D.executor.concurrent_calls or job.resources.concurrent_fits(D.n)
 
 
@@ -607,7 +604,7 @@ def fit_by_cross_validation(
         return {}
     with replicated(D, D) as whole:
         validation = CrossValidation.of(whole, replace(job, search=Search(folds)))
-        threads = validation.concurrent_fits
+        threads = concurrent_fits(whole, job)
         seconds = TRAINING_TIME * (until - time.perf_counter()) / math.ceil(folds / threads)
         timed = partial(fit, seconds=seconds)
 

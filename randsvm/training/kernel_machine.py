@@ -270,11 +270,13 @@ class KernelTrainer(Trainer[KernelParams]):
             return assemble(subtasks, solutions).decision_matrix
 
     @contextmanager
-    def fold_fits(
+    def ways_to_fit(
         self, D: Dataset, candidates: Sequence[KernelParams]
-    ) -> Iterator[tuple[FoldFit[KernelParams], bool]]:
+    ) -> Iterator[tuple[FoldFit[KernelParams], bool, int]]:
         part, first = self.for_search(), candidates[0]
-        with closing(part.subtasks(D, first, concurrent_fits(D, self.job))) as whole:
+        # Fits that share work run in this process, also if there is a cluster.
+        own_fits = self.job.resources.concurrent_fits(D.n)
+        with closing(part.subtasks(D, first, own_fits)) as whole:
 
             def subtasks_of(params: KernelParams) -> Subtasks:
                 return replace(whole, params=part.resolved(params))
@@ -282,13 +284,13 @@ class KernelTrainer(Trainer[KernelParams]):
             if first.components is None and self._shares_kernels(map(subtasks_of, candidates)):
                 from randsvm.training.search import shared_kernel_fits
 
-                yield shared_kernel_fits(subtasks_of), False
+                yield shared_kernel_fits(subtasks_of), False, own_fits
             elif first.components is None and self.gains_from_starts(whole):
                 if whole.of_pairs:
                     whole.group_rows()
-                yield partial(part.fit_fold, subtasks_of), True
+                yield partial(part.fit_from_previous, subtasks_of), True, own_fits
             else:
-                yield partial(fit_anew, D, part.fit), False
+                yield partial(fit_anew, D, part.fit), False, concurrent_fits(D, self.job)
 
     def _shares_kernels(self, subtasks: Iterable[Subtasks]) -> bool:
         """Return whether LIBSVM solves parts of the same rows from kernel values in memory.
@@ -319,7 +321,7 @@ class KernelTrainer(Trainer[KernelParams]):
         rows = subtasks.max_rows * (folds - 1) // folds
         return self.algorithm_for(rows, subtasks.problem).r < rows
 
-    def fit_fold(
+    def fit_from_previous(
         self,
         subtasks_of: Callable[[KernelParams], Subtasks],
         params: KernelParams,

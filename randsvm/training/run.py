@@ -51,6 +51,7 @@ from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams, weights_of_labels
 from randsvm.training.cross_validation import (
     check_select_by,
+    concurrent_fits,
     fit_anew,
     fit_by_cross_validation,
     search_metadata,
@@ -308,14 +309,14 @@ class Trainer(ABC, Generic[AnyParams]):
         return lambda X: decision(prepared.values(to_csr(X)))
 
     @contextmanager
-    def fold_fits(
+    def ways_to_fit(
         self, D: Dataset, candidates: Sequence[AnyParams]
-    ) -> Iterator[tuple[FoldFit[AnyParams], bool]]:
+    ) -> Iterator[tuple[FoldFit[AnyParams], bool, int]]:
         """Yield the way to fit parts of a view of the rows with some parameters.
 
-        With it: whether a fit may start from another one.
+        With it: whether a fit may start from another one, and the number of concurrent fits.
         """
-        yield partial(fit_anew, D, self.for_parts().fit), False
+        yield partial(fit_anew, D, self.for_parts().fit), False, concurrent_fits(D, self.job)
 
     @property
     @abstractmethod
@@ -402,7 +403,7 @@ def train(
 
             until = clock.share(SEARCH_TIME)
             searched, params = search(
-                trainer.D, params, trainer.fold_fits, job, configuration, until
+                trainer.D, params, trainer.ways_to_fit, job, configuration, until
             )
         until = clock.end
         if calibration_of(params) is not None:

@@ -140,18 +140,18 @@ COST_POWER = 1.5
 # The most decision values of all candidates of a race in memory, 8 bytes each, and 8 for each loss
 # of a row. This does not depend on --memory, which changes no result.
 MAX_RACING_VALUES = 1 << 24
-# Yields the way to make fits on rows of D with some parameters, and whether each may start from
-# another one.
-FoldFits: TypeAlias = (
+# Yields the way to make fits on rows of D with some parameters, whether each may start from another
+# one, and the number of concurrent ones.
+WaysToFit: TypeAlias = (
     "Callable[[Dataset, Sequence[AnyParams]],"
-    " AbstractContextManager[tuple[FoldFit[AnyParams], bool]]]"
+    " AbstractContextManager[tuple[FoldFit[AnyParams], bool, int]]]"
 )
 
 
 def search(
     D: Dataset,
     params: AnyParams,
-    fits: FoldFits[AnyParams],
+    ways_to_fit: WaysToFit[AnyParams],
     job: Job,
     configuration: Callable[[AnyParams, Job], list[str]],
     until: float = inf,
@@ -165,15 +165,15 @@ def search(
     until: the moment when the search ends with the results so far
     """
     began, options = time.perf_counter(), job.search
-    scores = CandidateScores(D, params, fits, job, configuration, until)
+    scores = CandidateScores(D, params, ways_to_fit, job, configuration, until)
     first = options.candidates(params)
     most = min(options.subset or D.n, D.n)
     try:
-        for some, rows in stages(scores, params, first, most):
-            if scores.ranked and scores.expected_seconds(len(some), rows) > scores.seconds_left:
+        for chosen, rows in stages(scores, params, first, most):
+            if scores.ranked and scores.expected_seconds(len(chosen), rows) > scores.seconds_left:
                 emit(Notice(f"no time to cross-validate on {rows:,} of {most:,} rows"))
                 break
-            if not scores.stage(some, rows):
+            if not scores.stage(chosen, rows):
                 break
     except (Interrupted, ClusterError) as error:
         error.args = (f"{error}: no model was written; {scores.best_so_far()}",)
@@ -258,12 +258,12 @@ class CandidateScores(Generic[AnyParams]):
         self,
         D: Dataset,
         params: AnyParams,
-        fits: FoldFits[AnyParams],
+        ways_to_fit: WaysToFit[AnyParams],
         job: Job,
         configuration: Callable[[AnyParams, Job], list[str]],
         until: float,
     ) -> None:
-        self.D, self.fits, self.job, self.configuration = D, fits, job, configuration
+        self.D, self.ways_to_fit, self.job, self.configuration = D, ways_to_fit, job, configuration
         self.until = until
         self.criterion = criterion_of(job.search, params, D.summary.labels)
         # The number of folds of all repetitions.
@@ -380,13 +380,13 @@ class CandidateScores(Generic[AnyParams]):
     def _race(self, params: Sequence[AnyParams], rows: int) -> Iterator[Race[AnyParams]]:
         """Yield the fits of a stage on a random subset of this number of rows."""
         with (
-            replicated(self.D, subset_of(self.D, rows, self.job.data_params.seed)) as some,
-            self.fits(some, params) as (fit, starts_from_fits),
+            replicated(self.D, subset_of(self.D, rows, self.job.data_params.seed)) as part,
+            self.ways_to_fit(part, params) as way,
         ):
-            folds, drops = CrossValidation.of(some, self.job), self._drops(len(params), some)
-            yield Race(params, folds, fit, starts_from_fits, self.criterion, drops, self.until)
+            folds, drops = CrossValidation.of(part, self.job), self._drops(len(params), part)
+            yield Race(params, folds, *way, self.criterion, drops, self.until)
 
-    def _drops(self, count: int, some: Dataset) -> bool:
+    def _drops(self, count: int, part: Dataset) -> bool:
         """Return whether candidates that prove worse on the first folds are dropped.
 
         There is no race under a time limit or in a range: stages on few rows drop candidates there.
@@ -396,7 +396,7 @@ class CandidateScores(Generic[AnyParams]):
             return False
         # A race keeps the first fit of each candidate. Without a race, few candidates are kept at a
         # time.
-        values = count * some.n * max(len(some.summary.labels) - 1, 1)
+        values = count * part.n * max(len(part.summary.labels) - 1, 1)
         return count > 1 and values <= MAX_RACING_VALUES
 
     def _result(self, scores: Sequence[FoldScore], partly: str) -> dict[str, Any]:
@@ -480,6 +480,7 @@ class Race(Generic[AnyParams]):
     validation: CrossValidation
     fit: FoldFit[AnyParams]
     starts_from_fits: bool
+    concurrent_fits: int
     criterion: Criterion
     drops: bool
     until: float
@@ -501,15 +502,15 @@ class Race(Generic[AnyParams]):
         """
         folds = self.validation.folds
         later = [[fold] for fold in folds[1:]] if self.drops else [folds[1:]]
-        some = max(1, len(families)) if self.drops else self.validation.concurrent_fits
-        for at in range(0, len(families), some):
-            together = families[at : at + some]
+        count = max(1, len(families)) if self.drops else self.concurrent_fits
+        for at in range(0, len(families), count):
+            together = families[at : at + count]
             self.parts = {index: {} for index in sorted(chain.from_iterable(together))}
             self.first_fits.clear()
-            for some_folds in [folds[:1], *later]:
-                for index in self._worse() if self.drops and some_folds[0] else ():
+            for next_folds in [folds[:1], *later]:
+                for index in self._worse() if self.drops and next_folds != folds[:1] else ():
                     yield self._done(index)
-                self._fit_folds(together, some_folds)
+                self._fit_folds(together, next_folds)
             for index in [one for one, own in self.parts.items() if len(own) == len(folds)]:
                 yield self._done(index)
 
@@ -537,17 +538,16 @@ class Race(Generic[AnyParams]):
         """Make the chains of some folds side by side, and keep their scores."""
         # Long chains come first, so that no thread waits for one at the end.
         calls = [
-            partial(self._chain, some, fold)
+            partial(self._chain, chain_of, fold)
             for family in reversed(families)
             for fold in folds
-            if (some := [index for index in family if index in self.parts])
+            if (chain_of := [index for index in family if index in self.parts])
         ]
         last = f" to {folds[-1] + 1}" if len(folds) > 1 else ""
         stage = f"fits, fold {folds[0] + 1}{last}"
-        most = MAX_TIME_PART * (self.until - time.perf_counter())
-        threads = self.validation.concurrent_fits
+        seconds = MAX_TIME_PART * (self.until - time.perf_counter())
         for index, fold, score in chain.from_iterable(
-            run_concurrently(calls, threads, self.until, stage, most)
+            run_concurrently(calls, self.concurrent_fits, self.until, stage, seconds)
         ):
             self.parts[index][fold] = score
 

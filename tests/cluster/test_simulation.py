@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-from base import Resources
+from base import Resources, parallel
 from clusters import ClusterExecutor, WorkerPool, calls_on
 from commands import run_predict, run_train
 from learning import Data, board, read_log
@@ -435,6 +435,23 @@ def test_a_cluster_writes_the_bytes_of_one_machine(clusters, tmp_path, path, wor
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
     (cluster,) = clusters["made"]
     assert cluster.calls and cluster.closed and not cluster.held()
+
+
+@pytest.mark.parametrize("float64_rows", [0, BOARD])
+def test_fits_that_share_work_take_the_threads_of_the_client(
+    clusters, tmp_path, path, monkeypatch, set_sizes, float64_rows
+):
+    set_sizes(float64_rows=float64_rows)
+    threads, actual = [], parallel.completed_results
+
+    def completed(calls, count, *arguments):
+        threads.append(count)
+        return actual(calls, count, *arguments)
+
+    monkeypatch.setattr("randsvm.training.cross_validation.completed_results", completed)
+    words = RUNS["folds"].replace("--search-gap 0.2", "") if float64_rows else RUNS["folds"]
+    run_train(*words.split(), "-q", "--jobs", 1, "--cluster", 3, path, tmp_path / "there")
+    assert set(threads) == {1}
 
 
 @pytest.mark.parametrize("seed", range(6))
