@@ -228,7 +228,7 @@ class Search(Options):
         Number(above=0, below=1),
         "--search-gap",
         help="Relative gap of the fits that are only scored; --gap if that is larger. The final "
-        f"model has --gap.  [default: {DEFAULT_GAP}; up to 3,000 rows of svc and svr LIBSVM's "
+        f"model has --gap.  [default: {DEFAULT_GAP}; up to 4,096 rows of svc and svr LIBSVM's "
         "tolerance -e ends them]",
         group=SEARCH,
     )

@@ -1,8 +1,8 @@
-"""Problems whose rows are all in one working set: LIBSVM solves all rows, and nothing is scanned.
+"""Problems whose rows are all in one working set: LIBSVM solves all of them at once.
 
 A `KernelMatrix` holds the kernel values of few rows, which all problems on some of them share: the
-pairs of classes, the folds of a search, and all values of C. u of a solution is computed from
-scratch in float64.
+pairs of classes, the folds of a search, and all values of C. A scan computes u from scratch in
+float64.
 """
 
 from __future__ import annotations
