@@ -59,8 +59,8 @@ class LinearObjective:
     """The losses whose weighted sum, times C, is added to 1/2 |w|^2.
 
     weights : (classes,) float64, the weight of the losses of each class; of a regression (1,)
-    loss: the name of a loss of z = y f; in a regression the hinge loss, or its square, at 1 minus
-    the distance of y from the tube
+    loss: the name of a loss of z = y f; in a regression "hinge" or "squared-hinge" for the distance
+    of y from the tube, or its square
     crammer_singer: whether z is f[class] - max of the others; otherwise each decision function has
     a loss, with y = 1 for its class
     epsilon: half width of a regression's tube; None: classes, whose numbers are y
@@ -102,23 +102,26 @@ class LinearObjective:
         With K = 1, f > 0 predicts class 0; otherwise the largest f predicts the class.
         """
         y, weights = chunk.y, weights_of(chunk)
-        margin_loss, rows = LOSSES[self.loss], np.arange(len(y))
         if self.epsilon is not None:
-            residual, classes = y - f[:, 0], np.zeros(len(y), np.int64)
-            z, wrong = (1 + self.epsilon - np.abs(residual))[:, None], residual**2
-        elif f.shape[1] == 1:
-            classes = y.astype(np.int64)
-            z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
-            wrong = np.where(f[:, 0] > 0, 0, 1) != classes
+            residual = y - f[:, 0]
+            # As 1 - z, a distance from the tube would have an absolute error of 1e-16.
+            outside = np.maximum(np.abs(residual) - self.epsilon, 0.0)
+            violating, wrong = outside > 0, residual**2
+            loss = outside**2 if self.is_squared else outside
         else:
-            classes = y.astype(np.int64)
-            wrong, own, z = f.argmax(axis=1) != classes, f[rows, classes], -f
-            z[rows, classes] = own
-            if self.crammer_singer:
-                z[rows, classes] = np.inf
-                z = own[:, None] + z.min(axis=1, keepdims=True)
-        loss = self.weights[classes] * margin_loss.of(z).sum(axis=1)
-        violating = (z < margin_loss.margin).any(axis=1)
+            classes, rows = y.astype(np.int64), np.arange(len(y))
+            if f.shape[1] == 1:
+                z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
+                wrong = np.where(f[:, 0] > 0, 0, 1) != classes
+            else:
+                wrong, own, z = f.argmax(axis=1) != classes, f[rows, classes], -f
+                z[rows, classes] = own
+                if self.crammer_singer:
+                    z[rows, classes] = np.inf
+                    z = own[:, None] + z.min(axis=1, keepdims=True)
+            margin_loss = LOSSES[self.loss]
+            loss = self.weights[classes] * margin_loss.of(z).sum(axis=1)
+            violating = (z < margin_loss.margin).any(axis=1)
         losses, mistakes = (weights * loss).sum(), (weights * wrong).sum()
         return np.array([weights.sum(), losses, violating.sum(), mistakes])
 

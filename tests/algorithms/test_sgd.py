@@ -548,6 +548,21 @@ def test_newton_steps_reach_the_gap_on_unscaled_columns(options):
         assert outcome.primal == pytest.approx(gain - beta @ K @ beta / 2, rel=1e-4)
 
 
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("scale", [1e-14, 1e-9])
+def test_losses_of_a_regression_are_exact_for_targets_of_any_scale(scale, power):
+    rng = np.random.default_rng(3)
+    X = oracle.as_float32(rng.normal(size=(300, 4)))
+    y, loss = scale * rng.normal(size=300), ("", "squared-")[power - 1] + "epsilon-insensitive"
+    given = {"task": "svr", "epsilon": scale / 10, "C": 1000.0, "loss": loss}
+    fitted = api.train(Arrays(X, y), algorithm="sgd", **given)
+    w, distance = fitted.model.w[:, 0], np.abs(y - X @ fitted.model.w[:, 0] - fitted.model.b)
+    losses = np.maximum(distance - scale / 10, 0)
+    P = w @ w / 2 + 1000 * (losses**power).sum()
+    assert fitted.outcome.primal == pytest.approx(P, rel=1e-9, abs=0)
+    assert fitted.outcome.violators == np.count_nonzero(losses) > 100
+
+
 def test_the_sample_that_sets_the_first_step_depends_on_the_seed():
     X = np.random.default_rng(0).normal(size=(2500, 2)).round(3)
     y = X[:, 0] ** 3
