@@ -104,13 +104,14 @@ class FirstPass:
     """Makes chunks of blocks of rows, whatever their source, and sums them up.
 
     classes: whether y has class numbers. written: the largest feature index in the data. last: the
-    largest number of a row of a precomputed kernel.
+    largest number of a row of a precomputed kernel, and its file.
     """
 
-    def __init__(self, options: ParseOptions) -> None:
-        self.options, self.classes = options, options.labels == "class"
+    def __init__(self, options: ParseOptions, known: LabelTable | None = None) -> None:
+        """known: its path is that of the file of the current block; None: there are no files."""
+        self.options, self.known, self.classes = options, known, options.labels == "class"
         self.n = self.nnz = self.queries = self.zero_weights = self.written = 0
-        self.weight, self.last = 0.0, Spelling("0", 1, 1)
+        self.weight, self.last = 0.0, (Spelling("0", 1, 1), "")
         self.float64 = self.weighted = False
         self.digests: list[bytes] = []
         # The number of rows of each class, and the sum of their weights.
@@ -146,11 +147,13 @@ class FirstPass:
         if not np.array_equal(self.features, block.features):
             self.features = sorted_union(self.features, block.features)
         if block.number is not None and len(block):
+            assert self.known is not None, "row numbers are read from files only"
             # Row numbers count as indices, because a column of zeros need not be written.
             numbers = row_numbers(block.indptr, block.indices, block.values)
             self.features = sorted_union(self.features, np.unique(numbers).astype(np.int32))
             self.written = max(self.written, int(block.features[-1]))
-            self.last = max(self.last, block.number, key=lambda one: int(one.text))
+            found = block.number, self.known.path
+            self.last = max(self.last, found, key=lambda one: int(one[0].text))
 
     def _add(self, chunk: RawChunk) -> None:
         self.n += len(chunk.y)
@@ -269,8 +272,8 @@ def read_files(
 
     tmpdir: see `reader_of`.
     """
-    labels, found = LabelTable(paths[0], any_label=options.any_label), FirstPass(options)
-    name, weights = joint_name(paths), None
+    labels = LabelTable(paths[0], any_label=options.any_label)
+    found, name, weights = FirstPass(options, labels), joint_name(paths), None
     if options.row_weights is not None:
         weights = RowWeights(options.row_weights, name)
     # After an error this thread ends the threads of the reader. If the garbage collector ended
@@ -303,10 +306,11 @@ def read_files(
         path, first = labels.places[summary.counts.index(0)]
         problem = f"expected a weight above 0 in a row of label {first.text}, found only 0"
         raise DataError(display_name(path), first.line, first.column, problem)
-    if int(found.last.text) > found.written:
+    number, path = found.last
+    if int(number.text) > found.written:
         problem = (
             f"expected a number of a row up to {found.written}, the last column of kernel values, "
-            f"found {found.last.text}"
+            f"found {number.text}"
         )
-        raise DataError(name, found.last.line, found.last.column, problem)
+        raise DataError(display_name(path), number.line, number.column, problem)
     return summary

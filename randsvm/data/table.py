@@ -640,12 +640,16 @@ def _place(table: _Table, wanted: str, flag: str) -> int:
     raise _no_column(table, wanted, flag)
 
 
-def _check_types(table: _Table, places: Sequence[int]) -> None:
-    """Raise DataError for a column whose type has no features."""
-    for place in places:
+def _check_types(table: _Table, places: Sequence[int], kept: Sequence[int] = ()) -> None:
+    """Raise DataError for a column whose type has no features, or a kept one that has no texts."""
+    for place in sorted({*places, *kept}):
         found = table.types[place]
         kind = found.value_type if pyarrow.types.is_dictionary(found) else found
-        if not (_is_number(kind) or str(kind) in (*TEXTS, "bool", "null")):
+        legal = _is_number(kind) or str(kind) in (*TEXTS, "bool", "null")
+        if place not in places:
+            # Types of bytes are binary, large_binary, fixed_size_binary and binary_view.
+            legal = not (pyarrow.types.is_nested(kind) or "binary" in str(kind))
+        if not legal:
             where = f"in column {quoted(table.names[place])}"
             problem = f"expected numbers or texts {where}, found the type {found}"
             raise _refused(table, problem, "--ignore-columns leaves it out", place=place)
@@ -916,7 +920,7 @@ class _Rows:
         self.label = -1 if columns.label is None else at.get(columns.label, -1)
         self.kept = [_place(table, name, "--keep") for name in keep]
         used = {place for _, place, _ in [*self.numbers, *self.texts]} | {self.label} - {-1}
-        _check_types(table, sorted(used))
+        _check_types(table, sorted(used), self.kept)
         self.used = sorted(used | set(self.kept))
 
     def block(self, batch: _Batch) -> tuple[ParsedRows, Counter[str]]:

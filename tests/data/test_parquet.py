@@ -206,6 +206,19 @@ def test_kept_texts_with_line_ends_are_read_again(tmp_path):
     assert [row[0] for row in rows[1:]] == texts and {len(row) for row in rows} == {3}
 
 
+@pytest.mark.parametrize(
+    "value, kind", [([1], "list<"), ({"a": 1}, "struct<"), (b"\xff", "binary"), (b"u", "binary")]
+)
+def test_a_kept_column_without_texts_is_refused_with_its_place(tmp_path, value, kind):
+    table_ = pa.table({"x": np.arange(40.0), "n": [value] * 40, "y": ["a", "b"] * 20})
+    path, model = tmp_path / "t.parquet", tmp_path / "m"
+    pq.write_table(table_, path)
+    randsvm.train(path, model, format="parquet", label_column="y", ignore_columns="n")
+    message = rf"t\.parquet:1:2: expected .* in column 'n', found the type {kind}"
+    with pytest.raises(DataError, match=message):
+        randsvm.predict(path, model, tmp_path / "out", params=PredictParams(keep="n"))
+
+
 def test_a_changed_byte_is_read_or_refused(tmp_path):
     """A position beyond a dictionary is an error of the file, whatever decodes it."""
     path, rng = tmp_path / "t.parquet", np.random.default_rng(0)

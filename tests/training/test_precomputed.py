@@ -238,3 +238,12 @@ def test_rows_without_a_number_are_refused_with_their_place(
     path.write_bytes(text)
     with pytest.raises(DataError, match=message):
         learn("randsvm", path, tmp_path / "m", "-t", 4)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_number_beyond_the_last_column_is_refused_with_its_file(tmp_path, place):
+    paths = [tmp_path / "first", tmp_path / "second"]
+    for k, path in enumerate(paths):
+        path.write_bytes(GOOD + b"1 0:9 1:1\n" * (k == place))
+    with pytest.raises(DataError, match=rf"{paths[place].name}:3:3: .*a row up to 2, .*found 9"):
+        api.train(list(map(str, paths)), kernel="precomputed")
