@@ -36,8 +36,8 @@ from randsvm.svm.working_set import (
 
 # The solutions SV of an algorithm and their violators V, one pair after each scan.
 Scans = Generator[tuple[KernelSolution, ScanResult], None, None]
-# Returns the first step for working sets of r rows, and the working set that it belongs to.
-Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
+# Returns the first step, and the working set that it belongs to.
+Start = Callable[[Scan], tuple[Step, WorkingSet]]
 
 
 @dataclass
@@ -59,19 +59,19 @@ class Decomposition:
         None: a step to coefficients with prescribed sums, or `svmlearn` over a random subset.
         """
         if start is not None:
-            return start(self.scan, r)
+            return start(self.scan)
         if self.scan.task.coefficient_sum or self.scan.task.absolute_sum:
-            return self._step_to_sums(self.scan, r)
+            return self._step_to_sums(r)
         S = self.random_subset(r)
         return svmlearn(self.scan, self.scan.points(S.rows)), S
 
-    def _step_to_sums(self, scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+    def _step_to_sums(self, r: int) -> tuple[Step, WorkingSet]:
         """Return a first step to coefficients with the sums that a one-class or nu task prescribes.
 
         It solves a random subset S of r rows. Then the rows of D furthest outside of the solution
         over S go to their bounds.
         """
-        S = self.random_subset(r)
+        scan, S = self.scan, self.random_subset(r)
         points, task = scan.points(S.rows), scan.task
         beta_of_S = _solve_with_sums(scan, points)
         at = np.flatnonzero(beta_of_S)
@@ -108,7 +108,7 @@ def rounds_of_whole(
     trained = np.arange(whole.D.n) if whole.weights is None else np.flatnonzero(whole.weights)
     task, keep_none = whole.task, Collector(0, Draw(0, 0), largest_violation)
     if start is not None:
-        step = start(whole, whole.training_rows)[0]
+        step = start(whole)[0]
     elif task.coefficient_sum or task.absolute_sum:
         points = whole.points(trained)
         step = Step(points, _solve_with_sums(whole, points))
@@ -124,7 +124,7 @@ def rounds_of_whole(
         left -= step.iterations
 
 
-def unchanged(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+def unchanged(scan: Scan) -> tuple[Step, WorkingSet]:
     """Return a step that changes no coefficient, and an empty working set.
 
     As a `Start` it continues from the current coefficients of the scan.
@@ -133,10 +133,10 @@ def unchanged(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
     return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows)
 
 
-def in_float64(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+def in_float64(scan: Scan) -> tuple[Step, WorkingSet]:
     """Return what `unchanged` returns, after u is computed in float64."""
     scan.refine()
-    return unchanged(scan, r)
+    return unchanged(scan)
 
 
 def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
@@ -160,12 +160,12 @@ def start_of_fold(solution: SavedSolution) -> Start:
     their place.
     """
 
-    def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+    def start(scan: Scan) -> tuple[Step, WorkingSet]:
         saved = solution.times(solution.best_factor(scan.problem, scan.labels))
         if saved.float64:
             scan.refine()
-        exact = saved.float64 or scan.kernel_layout.dtype is np.float32
-        u = saved.u if exact else None
+        is_precise_enough = saved.float64 or scan.kernel_layout.dtype is np.float32
+        u = saved.u if is_precise_enough else None
         scan.continue_from(saved.coefficients, u, saved.absolute, saved.added)
         return feasible_step(scan, float(np.abs(saved.coefficients.beta).sum()))
 

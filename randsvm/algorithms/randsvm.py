@@ -153,12 +153,12 @@ def start_on_inner_set(whole_scan: Scan, solution: KernelSolution, A: np.ndarray
     coefficients = whole_scan.coefficients
     held = np.array_equal(solution.rows, coefficients.rows)
     if not (held and np.array_equal(solution.beta, coefficients.beta)):
-        return lambda scan, r: (Step(scan.points(rows), solution.beta), W)
+        return lambda scan: (Step(scan.points(rows), solution.beta), W)
     u = whole_scan.u_of(A)
 
-    def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+    def start(scan: Scan) -> tuple[Step, WorkingSet]:
         scan.continue_from(Coefficients(rows, solution.beta), u)
-        return unchanged(scan, r)[0], W
+        return unchanged(scan)[0], W
 
     return start
 
@@ -191,7 +191,7 @@ def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Scans:
     while True:                                               # while |V| > 0 and |SV| < k
         SV, V = run.violators(step, uniform_sample, r)        #     V = violators(D, SV)
         yield SV, V
-        R = _random_subset(V, r - len(SV), SV)                #     R = a random subset of V
+        R = _subset_of_violators(V, r - len(SV), SV)          #     R = a random subset of V
         W = W.next(SV.rows, R)
         points = run.scan.points(W.rows)
         step = svmlearn(run.scan, points, SV.b)               #     SV = svmlearn(SV + R)
@@ -231,7 +231,7 @@ def train_on_inner_set(
     solution, or its reduction to few support vectors.
     """
     step, error = estimate_from_subsets(run, solve_part)      # f0 = mean of svmlearn(2 subsets)
-    step = start(run.scan, r)[0] if start else step
+    step = start(run.scan)[0] if start else step
     SV, V = run.violators(step, largest_violation, r)         # u = f0 of all rows
     machine = solution = SV if start else None                # f0 solves nothing
     if solution is not None:
@@ -252,7 +252,7 @@ def train_on_inner_set(
 # fmt: on
 
 
-def _random_subset(V: ScanResult, size: int, SV: KernelSolution) -> np.ndarray:
+def _subset_of_violators(V: ScanResult, size: int, SV: KernelSolution) -> np.ndarray:
     """Return row numbers of a random subset of V without SV; uniform_sample has shuffled V."""
     sides = [(group.rising.chosen.rows, group.falling.chosen.rows) for group in V.groups]
     return select([interleaved(*rows) for rows in zip(*sides, strict=True)], size, SV.rows)
@@ -271,8 +271,8 @@ def _are_many(V: ScanResult, SV: KernelSolution) -> bool:
 
 def _after_start(run: Decomposition, r: int, start: Start) -> tuple[Step, WorkingSet]:
     """Make a start and solve one round after it, since k may end the run after one step."""
-    step, _ = start(run.scan, r)
+    step, _ = start(run.scan)
     W = WorkingSet.of(step.points.rows)
     SV, V = run.violators(step, uniform_sample, r)
-    W = W.next(SV.rows, _random_subset(V, r - len(SV), SV))
+    W = W.next(SV.rows, _subset_of_violators(V, r - len(SV), SV))
     return svmlearn(run.scan, run.scan.points(W.rows)), W

@@ -53,11 +53,13 @@ class CrossValidation:
 
     assigned : one (n,) int16 for each repetition, the number of the fold that holds out each row; a
     negative number: no fold does
+    fold_count : the number of folds of one repetition
     forward : whether a fold trains on rows of smaller numbers only, not on all rows but its own
     """
 
     D: Dataset
     assigned: Sequence[np.ndarray]
+    fold_count: int
     forward: bool = False
 
     @staticmethod
@@ -72,32 +74,28 @@ class CrossValidation:
         enough = folds + forward <= D.n
         require(enough, f"-v {folds}: there are only {D.n} rows to cross-validate on")
         if forward:
-            return CrossValidation(D, [forward_folds(D.n, folds)], forward=True)
+            return CrossValidation(D, [forward_folds(D.n, folds)], folds, forward=True)
         count = group_count(D)
         some = "is only one group" if count == 1 else f"are only {count} groups"
         require(count >= folds, f"-v {folds} --groups qid: there {some} of rows")
         draws = [
             Draw(seed, FOLDS_DRAW if not r else REPEATS_DRAW + r) for r in range(search.repeats)
         ]
-        return CrossValidation(D, [assign_folds(D, folds, draw) for draw in draws])
+        return CrossValidation(D, [assign_folds(D, folds, draw) for draw in draws], folds)
 
     @property
     def folds(self) -> range:
         """The numbers of all folds, repetition by repetition."""
-        return range(self._in_repetition * len(self.assigned))
-
-    @property
-    def _in_repetition(self) -> int:
-        return int(self.assigned[0].max()) + 1
+        return range(self.fold_count * len(self.assigned))
 
     def held_out(self, number: int) -> np.ndarray:
         """Return the rows that a fold holds out, (n,) bool."""
-        repetition, fold = divmod(number, self._in_repetition)
+        repetition, fold = divmod(number, self.fold_count)
         return np.asarray(self.assigned[repetition] == fold)
 
     def training(self, number: int) -> np.ndarray:
         """Return the rows that a fold trains on, (n,) bool."""
-        repetition, fold = divmod(number, self._in_repetition)
+        repetition, fold = divmod(number, self.fold_count)
         assigned = self.assigned[repetition]
         return np.asarray(assigned < fold if self.forward else assigned != fold)
 
@@ -179,11 +177,11 @@ def assign_groups(groups: np.ndarray, y: np.ndarray, folds: int, draw: Draw) -> 
 def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
     """Return the number of the fold of each row, (n,) int16.
 
-    Folds keep the groups of rows, unless there are fewer groups than folds.
+    Folds keep the groups of rows, of which there are at least as many.
     """
     fold: np.ndarray = np.empty(D.n, np.int16)
     y = np.zeros(D.n) if D.targets is None else D.labels()
-    if D.groups is not None and group_count(D) >= folds:
+    if D.groups is not None:
         return assign_groups(D.groups, y, folds, draw)
     keys = draw.keys(0, D.n)
     # The first fold of a class follows the last fold of the class before.

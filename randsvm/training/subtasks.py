@@ -468,7 +468,7 @@ class OldModel:
             if subtask.problem.absolute_sum:
                 factor = subtask.problem.absolute_sum / np.abs(every).sum()
 
-            def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+            def start(scan: Scan) -> tuple[Step, WorkingSet]:
                 scan.continue_from(Coefficients(own_rows, beta * factor))
                 return feasible_step(scan)
 
