@@ -428,9 +428,9 @@ class Reducer:
             last, cost = cost, self._cost(best)
             if cost <= self.room:
                 break
-            # The largest basis does not suffice if the cost keeps falling at this rate.
+            # The largest basis does not suffice if the cost keeps falling at this rate, or is nan.
             expected = cost * (cost / last) ** log2(SIZES[-1] / size)
-            if high < size or high == most or expected > self.room:
+            if high < size or high == most or not expected <= self.room:
                 return None
             low = high
         low = low or int(high * FIRST_PART)

@@ -138,3 +138,12 @@ def test_auto_finds_few_support_vectors_within_the_gap(tmp_path):
         assert 0 < float(said["gap"]) <= 0.01
         assert judged.primal <= float(said["dual"]) / (1 - 0.0101) or name == "one-class"
         assert judged.support_vectors < len(randsvm.load(str(full)).model.beta) / 3
+
+
+def test_auto_keeps_the_full_machine_where_p_of_a_reduced_one_is_unknown(tmp_path, monkeypatch):
+    reduced_set = "randsvm.algorithms.reduced_set"
+    monkeypatch.setattr(f"{reduced_set}.SIZES", (8, 16))
+    monkeypatch.setattr(f"{reduced_set}.Reducer._cost", lambda reducer, found: np.nan)
+    _, full, reduced = trained(tmp_path, "svc", "--reduce", "auto", "--gap", 0.01)
+    sizes = [len(randsvm.load(str(path)).model.beta) for path in (full, reduced)]
+    assert sizes[0] == sizes[1] > 16
