@@ -435,3 +435,16 @@ BAD = [
 @pytest.mark.parametrize(("body", "old", "new", "message"), BAD)
 def test_a_bad_model_is_refused_with_its_line(body, old, new, message):
     assert message in refused(edited(body, old, new), body)
+
+
+@pytest.mark.parametrize("components", [8, 2**31 - 1])
+@pytest.mark.parametrize("layout", ["linear", "fourier features"])
+def test_random_features_that_are_not_the_rows_of_w_are_refused(tmp_path, layout, components):
+    """In LIBLINEAR's layout, too: the features of a damaged model could take any memory."""
+    path = tmp_path / "m"
+    save_model(KINDS[layout], path)
+    before = path.read_bytes().partition(b"# randsvm sha256")[0].partition(b"# randsvm map")[0]
+    mapping = f'# randsvm map "rbf components {components} gamma 0.5 seed 0"\n'
+    path.write_bytes(resealed(before + mapping.encode()))
+    with pytest.raises(ModelError, match="expected a row of w for each feature"):
+        load_model(path)
