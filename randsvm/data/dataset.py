@@ -413,10 +413,17 @@ def random_subset(D: Dataset, r: int, rng: Draws) -> np.ndarray:
     draw = rng.next()
     rows = D.sample(draw, r)
     if D.targets is not None:
-        classes, y, keys = distinct(D.targets), D.labels(), draw.keys(0, D.n)
+        classes = distinct(D.targets)
         few = min(CLASS_ROWS, r // (2 * len(classes)))
-        of_classes = [np.flatnonzero(y == label) for label in classes]
-        least = np.concatenate([SmallestKeys.of(few, of, keys[of]).rows for of in of_classes])
+
+        def smallest(shard: Shard) -> list[SmallestKeys]:
+            """Return the rows of each class with the smallest keys."""
+            y, keys = D.labels_of(shard), draw.keys(shard.start, shard.stop)
+            of_classes = [np.flatnonzero(y == label) for label in classes]
+            return [SmallestKeys.of(few, of + shard.start, keys[of]) for of in of_classes]
+
+        of_shards = zip(*D.map(smallest), strict=True)
+        least = np.concatenate([functools.reduce(operator.add, of).rows for of in of_shards])
         missing = least[np.isin(least, rows, invert=True)]
         if len(missing):
             rows = sorted_union(D.sample(draw, r - len(missing)), least)
