@@ -429,7 +429,7 @@ class RunningValues:
             # The bound of the errors of u follows from the second sum of every row. In float64, and
             # for kernels whose values have no bound of their own, a bound for all rows does.
             sums = np.column_stack([difference, np.abs(difference)])
-        # No name here holds the expansion: `refine` drops it before it makes that in float64.
+        # The expansion has no name here, so that `refine` frees it before it makes that in float64.
         self.values.change(partial(ShardValues.add, expansion=Expansion(layout, Z, sums)))
         # Shards apply a change when they are next asked. They do it now, in any precision:
         # the time counts for this step, and after an exception u is known to be unsettled.

@@ -112,11 +112,11 @@ class ScanResult:
 class Scan(RunningValues):
     """Scans of D for one problem.
 
-    latest: the result of the last scan, and its tolerance; None: a step followed it
-    samples: the number of evaluations that drew rows, or computed all of them, in float64
+    latest: the result of the last scan, and its tolerance; None: unknown since the last change
+    draws: the number of evaluations that drew rows, or computed all of them, in float64
     """
 
-    samples = 0
+    draws = 0
     latest: tuple[KernelSolution, ScanResult, float] | None = None
 
     def after(
@@ -168,7 +168,7 @@ class Scan(RunningValues):
         """Return the current solution and V, without a step."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
         task = self.task
-        primal, before, offsets, candidates = 0.0, task.group_offsets(self.b), [], []
+        primal, before, offsets, asked = 0.0, task.group_offsets(self.b), [], []
         windows: list[Window] = []
         for k, group in enumerate(task.groups):
             offset = self._least_loss_offset(group, self.windows[k])
@@ -176,36 +176,37 @@ class Scan(RunningValues):
             found = self.ask(
                 partial(violations, task=group, b=offset, tolerance=tolerance, collector=collector)
             )
-            # The last two are sums over all rows, the same for each group.
-            loss, norm, linear = map(sum_in_order, zip(*found.sums, strict=True))
+            loss = sum_in_order(shard[0] for shard in found.sums)
             primal += loss + group.coefficient_sum * offset
-            candidates.append(self._with_both_sides(group, found))
+            asked.append((group, found))
             offsets.append(offset)
+        # The sums of beta u and of the linear terms are over all rows, the same for each group.
+        _, norm, linear = map(sum_in_order, zip(*found.sums, strict=True))
         task, b = task.at(offsets)
         beta = self.coefficients.beta
         slack = task.absolute_sum_slack(beta)
         if slack:
             # P is that of the best tube, but the KKT conditions are those of a tube of width 0.
-            one_sum = task.with_slack(slack)
+            one_sum = task.without_absolute_sum()
             query = partial(violations, task=one_sum, b=b, tolerance=tolerance, collector=collector)
-            found = self.ask(query)
-            candidates = [self._with_both_sides(one_sum, found)]
+            asked = [(one_sum, self.ask(query))]
+        candidates = [self._with_both_sides(group, found) for group, found in asked]
         self.task, self.b, self.slack, self.windows = task, b, slack, tuple(windows)
         certified = self.problem.positive_semidefinite
         certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified, self.floor)
         rows = self.coefficients.rows
         weights = None if self.weights is None else self.weights[rows]
-        SV_ = KernelSolution(
+        solution = KernelSolution(
             rows, beta, b, self.problem, tube=task.tube, norm=norm, weights=weights
         )
         if self.reduced is not None:
-            SV_ = replace(self.reduced, b=b, tube=task.tube, norm=norm)
+            solution = replace(self.reduced, b=b, tube=task.tube, norm=norm)
             certificate = replace(certificate, dual=-math.inf)
         groups = sorted(candidates, key=lambda group: -group.max_violation)
         violators = ScanResult(tuple(groups), certificate)
         self.max_violation = violators.max_violation
-        self.latest = SV_, violators, tolerance
-        return SV_, violators
+        self.latest = solution, violators, tolerance
+        return solution, violators
 
     def _least_loss_offset(self, group: Task, window: Window) -> float:
         """Return the offset of a group that minimises P."""
@@ -307,8 +308,8 @@ class Scan(RunningValues):
         layout, beta = self.kernel_layout.in_float64, solution.beta
         X, added = self.rows(solution.rows).X, NOTHING_ADDED.after(beta)
         error = self._error(layout, added)
-        self.samples += 1
-        draw = Draw(self.seed, EVALUATION_DRAW + self.samples)
+        self.draws += 1
+        draw = Draw(self.seed, EVALUATION_DRAW + self.draws)
         expansion = Expansion(layout, X, np.column_stack([beta, np.abs(beta)]))
         return Sharpened(query, expansion, added.total, error, draw, q)
 
@@ -380,7 +381,8 @@ class Scan(RunningValues):
         most = float(np.abs(self.labels).max(initial=0.0)) + task.epsilon
         total = abs(task.coefficient_sum) + task.absolute_sum
         offset = largest_offset(total, most, largest, primal)
-        task = task.with_slack(task.absolute_sum_slack(beta))
+        if task.absolute_sum_slack(beta):
+            task = task.without_absolute_sum()
         return change_of_dual(task, y, beta, solution.weights, offset)
 
     def step_to(self, solution: KernelSolution | None) -> Step:

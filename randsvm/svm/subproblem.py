@@ -81,7 +81,8 @@ def svmlearn(
         libsvm.check_values(points, problem)
         own = libsvm.train_with_libsvm_kernel(points, problem, problem.tolerance / 2)
         return Step(points, own.beta, time.perf_counter() - began, own.ended, own.iterations)
-    violation = task.with_slack(slack).violation(y, u, beta, points.weights)
+    movable = task.without_absolute_sum() if slack else task
+    violation = movable.violation(y, u, beta, points.weights)
     if violation <= 0:
         return Step(points, beta)
 

@@ -71,12 +71,12 @@ class Task:
             replace(one, bounds=(0.0, negative), coefficient_sum=-half),
         ]
 
-    def with_slack(self, slack: float) -> Task:
-        """Return the task where sum |beta| may rise by `slack` before it reaches absolute_sum.
+    def without_absolute_sum(self) -> Task:
+        """Return the task while sum |beta| may still rise before it reaches absolute_sum.
 
         Then one sum is left, and the tube has no width.
         """
-        return replace(self, absolute_sum=0.0, tube=0.0) if slack else self
+        return replace(self, absolute_sum=0.0, tube=0.0)
 
     def group_offsets(self, b: float) -> list[float]:
         """Return the offset of each group."""

@@ -449,7 +449,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
         try:
             found = rounds.with_evaluation(rounds.solve(latest))
-            while rounds.continues(found):
+            while rounds.prepare_to_continue(found):
                 found = rounds.with_evaluation(rounds.solve(latest))
             self.solved[number] = rounds.in_whole(self._completed(rounds, found))
         except TimeLimitError:

@@ -735,11 +735,11 @@ class Rounds:
         other = self.scan.with_dual_of(best, evaluated)
         return min(other, evaluated, key=lambda one: one.gap)
 
-    def continues(self, found: SubtaskSolution) -> bool:
+    def prepare_to_continue(self, found: SubtaskSolution) -> bool:
         """Return whether further rounds may reach the gap that the evaluation did not find.
 
         They may where the running values showed too small a gap, or where float32 was the limit.
-        They continue from this solution.
+        Then the next `solve` continues from this solution.
         """
         if not self._misses_gap(found) or self.continuations == MAX_CONTINUATIONS:
             return False

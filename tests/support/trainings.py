@@ -59,7 +59,7 @@ def open_rounds(path: Path, **params: Any) -> Iterator[Rounds]:
 def trained(rounds: Rounds) -> Any:
     """Return the solution of all rounds, as a training has it."""
     found = rounds.with_evaluation(rounds.solve(math.inf))
-    while rounds.continues(found):
+    while rounds.prepare_to_continue(found):
         found = rounds.with_evaluation(rounds.solve(math.inf))
     return found
 

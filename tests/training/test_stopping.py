@@ -123,7 +123,7 @@ def test_no_sums_in_float64_follow_a_limit(tmp_path, set_sizes, monkeypatch, rea
         monkeypatch.setattr(rounds.scan, "evaluations", lambda *_: [(SV, V)])
         found = rounds.with_evaluation(replace(solved, stopped=Stopped(reason)))
         assert found.stopped == Stopped(reason)
-        assert not rounds.continues(found)
+        assert not rounds.prepare_to_continue(found)
         assert rounds.scan.kernel_layout.dtype is np.float32
 
 
