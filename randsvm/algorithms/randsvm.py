@@ -239,8 +239,8 @@ def train_on_inner_set(
     tau = ERRORS * error
     A = run.scan.near_margin(tau)                             # A = {rows with y f0 < 1 + tau}
     while len(A) <= MAX_PART * run.scan.D.n:
-        start = start_on_inner_set(run.scan, solution, A) if solution is not None else None
-        solution, machine = solve_part(A, start)              # SV = train_certified(A, r)
+        again = start_on_inner_set(run.scan, solution, A) if solution is not None else None
+        solution, machine = solve_part(A, again)              # SV = train_certified(A, r)
         step = run.scan.step_to(machine)
         SV, V = run.violators(step, largest_violation, r)     #     V = violators(D, SV)
         yield SV, V
@@ -248,7 +248,7 @@ def train_on_inner_set(
         A = sorted_union(A, run.scan.near_margin(tau))        #     A = A + {rows: y f < 1 + tau}
     if solution is None or machine is not solution:
         run.scan.make_step(run.scan.step_to(solution))
-    yield from train_certified(run, r, unchanged if solution is not None else start)
+    yield from train_certified(run, r, unchanged if solution is not None else None)
 # fmt: on
 
 

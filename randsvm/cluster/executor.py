@@ -178,10 +178,10 @@ class RemoteStates(ShardStates[State]):
         self, executor: ClusterExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
     ) -> None:
         super().__init__(executor, shards, {})
-        self.pool, self.assign = executor.worker_pool, partial(executor.assign, shards)
+        self.worker_pool, self.assign = executor.worker_pool, partial(executor.assign, shards)
         # None after `close`.
         self.rows: Shared | None = executor.share()
-        self.shared: Shared | None = self.pool.share((make, {}))
+        self.shared: Shared | None = self.worker_pool.share((make, {}))
 
     def query(self, function: Callable[[State], Result]) -> Iterator[tuple[int, Result]]:
         assert self.rows is not None and self.shared is not None
@@ -197,10 +197,10 @@ class RemoteStates(ShardStates[State]):
                 query = partial(
                     query_states, key=key, first=first, changes=changes, function=function
                 )
-                tasks[first] = self.pool.dumps(query)
+                tasks[first] = self.worker_pool.dumps(query)
             return tasks[first], {key: dict.fromkeys([shard.number for shard in shards], end)}
 
-        for report in self.pool.reports(
+        for report in self.worker_pool.reports(
             self.shards, self.assign, task, self.rows, lambda shard: [shard.number]
         ):
             yield report.rows, report.value
@@ -217,7 +217,8 @@ def called(
     shared, numbers: the data set or other object that it uses, and the numbers of its chunks
     """
     task = worker_pool.dumps(partial(map_shards, function=lambda shard: work())), Held()
-    # A call is a pass over one dummy shard.
+    # The pool plans passes over shards and makes them again after a loss: a call is a pass over one
+    # shard without rows, which the work does not read.
     shards = [Shard(0, 0, 0)]
 
     def plan(members: Sequence[Worker]) -> dict[Worker, list[Shard]]:

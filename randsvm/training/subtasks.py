@@ -63,23 +63,23 @@ class Subtask:
     problem : with the bounds of the coefficients of both sides
     name : the class with y = +1, or both classes of a pair; empty if there is one subtask only
     rows : (n,) int64, the row numbers in the whole D, for a pair
-    shared : returns the kernel values of the whole D, in the precision of the layout; None: the
-        subtask has its own
+    whole_matrix : returns the kernel values of the whole D, in the precision of the layout; None:
+        the subtask has its own
     """
 
     D: Dataset
     problem: Problem
     name: str = ""
     rows: np.ndarray | None = None
-    shared: Callable[[bool], KernelMatrix] | None = None
+    whole_matrix: Callable[[bool], KernelMatrix] | None = None
 
     def kernel_matrix(self, float64: bool) -> tuple[KernelMatrix, np.ndarray]:
         """Return kernel values, and the place of each row of D among them. float64: whether the
         values are computed in float64 in any case."""
-        if self.shared is None:
+        if self.whole_matrix is None:
             matrix = KernelMatrix(self.D, self.problem, float64)
             return matrix, matrix.place
-        matrix = self.shared(float64)
+        matrix = self.whole_matrix(float64)
         return matrix, matrix.place if self.rows is None else matrix.place[self.rows]
 
     def within(self, rows: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -110,7 +110,7 @@ class Subtask:
         )
 
 
-class Shared:
+class SharedByFolds:
     """What the subtasks of several folds and of several parameters have in common.
 
     lock: for changes
@@ -141,7 +141,7 @@ class Subtasks:
     resources: Resources
     memory_sharers: int = 1
     may_be_indefinite: bool = False
-    shared: Shared = field(default_factory=Shared)
+    shared: SharedByFolds = field(default_factory=SharedByFolds)
 
     def __post_init__(self) -> None:
         # Threads of a pool gain nothing for few rows: starting them takes as long as the work.
@@ -210,8 +210,8 @@ class Subtasks:
         names = [self.labels[side] for side in (first, other) if side is not None]
         name = " / ".join(names) if len(self) > 1 else ""
         if not self.of_pairs:
-            shared = self.matrix if name and D.n <= FLOAT64_ROWS else None
-            return Subtask(one_versus_rest(D, first), problem, name, shared=shared)
+            matrix = self.matrix if name and D.n <= FLOAT64_ROWS else None
+            return Subtask(one_versus_rest(D, first), problem, name, whole_matrix=matrix)
         assert other is not None
         if D.n <= FLOAT64_ROWS:
             rows = np.flatnonzero((self._classes == first) | (self._classes == other))
