@@ -36,7 +36,7 @@ from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
 Item = TypeVar("Item")
-Report = TypeVar("Report")
+Result = TypeVar("Result")
 State = TypeVar("State")
 
 # Nonzeros after which a chunk of copied rows ends.
@@ -165,7 +165,7 @@ class Dataset:
         """Return a view whose work runs in the calling thread, or on a cluster as before."""
         return self._copy_with(executor=self.executor.single_threaded())
 
-    def in_threads(self, work: Callable[[Item], Report], items: Iterable[Item]) -> list[Report]:
+    def in_threads(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """Return work(item) for each item, computed by the threads of this process.
 
         In a view whose work runs in the calling thread, that thread computes all of them.
@@ -353,7 +353,7 @@ class Dataset:
         values = self.mapping.values(X)
         return csr_of_all(values, *values.shape)
 
-    def map(self, work: Callable[[Shard], Report]) -> Iterator[Report]:
+    def map(self, work: Callable[[Shard], Result]) -> Iterator[Result]:
         """Yield work(shard) for each shard in order, computed in this process."""
         return self.executor.map(work, self.shards)
 

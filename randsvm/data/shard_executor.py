@@ -15,7 +15,7 @@ import numpy as np
 from randsvm.events import check
 from randsvm.parallel import ThreadPool
 
-Report = TypeVar("Report")
+Result = TypeVar("Result")
 State = TypeVar("State")
 # The type of a data set.
 Data = TypeVar("Data")
@@ -48,8 +48,8 @@ class StateCell(Generic[State]):
         self.lock = Lock()
 
     def query(
-        self, first: int, changes: Sequence[Change[State]], function: Callable[[State], Report]
-    ) -> Report:
+        self, first: int, changes: Sequence[Change[State]], function: Callable[[State], Result]
+    ) -> Result:
         """Apply the changes not yet seen; return function(state).
 
         first: the number of changes[0].
@@ -90,18 +90,18 @@ class ShardStates(Generic[State]):
         """
         self.first, self.changes = self.end, list(changes)
 
-    def query(self, function: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
+    def query(self, function: Callable[[State], Result]) -> Iterator[tuple[int, Result]]:
         """Apply the changes; yield (number of rows, function(state)) in the order of the shards.
 
-        Reports of consecutive shards may be added up and come as one.
+        Results of consecutive shards may be added up and come as one.
         """
         first, changes = self.first, list(self.changes)
 
-        def work(shard: Shard) -> Report:
+        def work(shard: Shard) -> Result:
             return self.cells[shard.number].query(first, changes, function)
 
-        for shard, report in zip(self.shards, self.executor.map(work, self.shards), strict=True):
-            yield shard.stop - shard.start, report
+        for shard, result in zip(self.shards, self.executor.map(work, self.shards), strict=True):
+            yield shard.stop - shard.start, result
         # These states are never lost, so changes that all have seen are dropped.
         self.restart()
 
@@ -124,7 +124,7 @@ class Executor:
     def __init__(self, pool: ThreadPool | None, concurrent_calls: int | None = None) -> None:
         self.pool, self.concurrent_calls = pool, concurrent_calls
 
-    def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
+    def map(self, work: Callable[[Shard], Result], shards: Sequence[Shard]) -> Iterator[Result]:
         """Yield work(shard) for each shard, in order."""
         if self.pool is not None:
             yield from self.pool.map_in_order(work, shards)
@@ -135,10 +135,10 @@ class Executor:
 
     def distribute(
         self,
-        work: Callable[[Shard], Report],
+        work: Callable[[Shard], Result],
         shards: Sequence[Shard],
         needs: Callable[[Shard], Sequence[int]],
-    ) -> Iterator[Report]:
+    ) -> Iterator[Result]:
         """Yield work(shard) for each shard, in order; on a cluster workers compute it.
 
         needs: returns the numbers of the chunks that work(shard) reads
@@ -158,7 +158,7 @@ class Executor:
         """Return the executor for a view with a store of its own."""
         return self
 
-    def call(self, work: Callable[[], Report]) -> Report:
+    def call(self, work: Callable[[], Result]) -> Result:
         """Return work(), which one thread runs and which may read all rows.
 
         Several threads may use this method at a time.

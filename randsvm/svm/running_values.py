@@ -32,7 +32,7 @@ from randsvm.svm.solution import ReducedMachine, one_class_floor
 from randsvm.svm.subproblem_qp import KernelValues
 from randsvm.svm.tasks import Task, task_of
 
-Report = TypeVar("Report", bound=Any)
+Answer = TypeVar("Answer", bound=Any)
 
 # Rows whose running decision value is computed in float64 as well, and compared after every scan:
 # AUDIT_ROWS, but fewer if they have more nonzeros than AUDIT_NONZEROS, down to MIN_AUDIT_ROWS.
@@ -400,14 +400,14 @@ class RunningValues:
         """Return kernel values of some points, see `gram`; the matrix may have those of others."""
         return KernelValues(self.gram(points), np.arange(len(points)))
 
-    def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
-        """Return the sum of the reports of all shards. stage: name of the progress events."""
+    def ask(self, question: Callable[[ShardValues], Answer], stage: str | None = None) -> Answer:
+        """Return the sum of the answers of all shards. stage: name of the progress events."""
         done, total = 0, None
-        for rows, report in self.values.query(question):
+        for rows, answer in self.values.query(question):
             done += rows
             if stage is not None:
                 emit(Progress(stage, done, self.D.n))
-            total = report if total is None else total + report
+            total = answer if total is None else total + answer
         assert total is not None
         return total
 

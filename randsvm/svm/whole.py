@@ -26,7 +26,7 @@ from randsvm.kernels.layouts import FLOAT32_UNIT, RowSizes, choose_layout
 from randsvm.parameters.svm import Problem
 from randsvm.svm.kernel_layout import kernel_centres, kernel_values
 from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr
-from randsvm.svm.running_values import Added, Coefficients, Report
+from randsvm.svm.running_values import Added, Answer, Coefficients
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import KernelValues, taken
@@ -165,7 +165,7 @@ class WholeScan(Scan):
         )  # fmt: skip
         self.kernel_layout = self.matrix.exact_layout
 
-    def ask(self, question: Callable[[Any], Report], stage: str | None = None) -> Report:
+    def ask(self, question: Callable[[Any], Answer], stage: str | None = None) -> Answer:
         check()
         return question(self.values)
 
