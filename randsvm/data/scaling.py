@@ -12,8 +12,8 @@ import numpy as np
 
 from randsvm.arrays import CsrMatrix, csr_of_all, squared_norms
 
-# Rows with fewer than this share of their features are sparse, and so is a feature that fewer than
-# this share of the rows have: scaling leaves its zeros zero.
+# Rows that write fewer than this share of their features are sparse, and so is a feature that is
+# not 0 in fewer than this share of the rows: scaling leaves its zeros zero.
 SPARSE = 0.5
 
 

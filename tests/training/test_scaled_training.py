@@ -176,6 +176,17 @@ def test_a_full_feature_of_sparse_rows_is_centred(tmp_path, name):
     assert D.nnz <= np.count_nonzero(found) <= view.nnz <= D.nnz + D.n
 
 
+@pytest.mark.parametrize("name", ["minmax", "standard"])
+def test_a_written_zero_of_sparse_rows_counts_as_an_omitted_one(tmp_path, name):
+    y, X = oracle.sparse_rows(300, 0, 60)
+    X[:, 0] = np.where(np.arange(300) % 3, 0, 2.5)
+    path, written = write_rows(tmp_path / "d", y, X), tmp_path / "written"
+    written.write_text(re.sub(r"(?m)^(\S+)(?=\s)(?! 1:)", r"\1 1:0", path.read_text()))
+    with open_rows(str(path)) as D, open_rows(str(written)) as E:
+        assert E.nnz == D.nnz + 200
+        np.testing.assert_array_equal(matrix_of(scaled(E, name)), matrix_of(scaled(D, name)))
+
+
 @pytest.mark.parametrize("name", DENSE)
 def test_written_zeros_and_new_features_do_not_change_predictions(tmp_path, predict, name):
     """A zero may be written or omitted; features that training lacks are ignored."""
