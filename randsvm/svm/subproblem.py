@@ -89,14 +89,8 @@ def svmlearn(
     values, (lower, upper) = scan.shared_gram(points), task.box(y, points.weights)
     diagonal = values.K.diagonal()[values.at].astype(np.float64)
     from_zero = not (beta.any() or u.any())
-    share = SOLVE_SHARE
-    if is_whole:
-        share = _final_share(problem, float(max(upper.max(), -lower.min())), scan.only_gap)
-        # A solve that starts near the optimum needs no smaller tolerance than one from beta = 0.
-        # Kernel values of an RBF are at most 1; where they are large, a tenth of a violation may be
-        # far from the gap.
-        if problem.kernel == "rbf" and not (task.coefficient_sum or task.absolute_sum):
-            share = min(SOLVE_SHARE, share * max(violation, float(np.ptp(y))) / violation)
+    bound = float(max(upper.max(), -lower.min()))
+    share = _final_share(scan, bound, violation, float(np.ptp(y))) if is_whole else SOLVE_SHARE
     # Centred values serve all tasks, as a step changes no sum of coefficients. They round least.
     # From zero they are taken if rounding of the largest possible beta exceeds the violation.
     if not beta.any() and _rounding(diagonal, np.maximum(upper, -lower)) > violation:
@@ -147,17 +141,24 @@ def _two_sums(beta: np.ndarray, upper: np.ndarray, slack: float) -> tuple[float,
     return above + more, below + more
 
 
-def _final_share(problem: Problem, bound: float, gap: float | None) -> float:
+def _final_share(scan: Scan, bound: float, violation: float, at_zero: float) -> float:
     """Return the share of the violation that the last solve of all rows has as its tolerance.
 
-    bound: the largest bound of a coefficient; gap: see RunningValues.only_gap.
+    bound: the largest bound of a coefficient; at_zero: the violation at beta = 0.
     """
+    problem, gap = scan.problem, scan.only_gap
+    # What follows is for values of at most 1, as those of an RBF kernel. Where values are large, a
+    # tenth of a violation may be far from the gap.
     if problem.kernel != "rbf":
         return FINAL_SOLVE_SHARE
     share = FINAL_SOLVE_SHARE * FINAL_SOLVE_COST / bound
     share = max(MIN_FINAL_SHARE, min(share, FINAL_SOLVE_SHARE))
     of_gap = REGRESSION_GAP_SHARE if problem.prediction_type == "svr" else GAP_SHARE
-    return share if gap is None else max(share, min(of_gap * gap, SOLVE_SHARE))
+    share = share if gap is None else max(share, min(of_gap * gap, SOLVE_SHARE))
+    if problem.coefficient_sum or problem.absolute_sum:
+        return share
+    # A solve that starts near the optimum needs no smaller tolerance than one from beta = 0.
+    return min(SOLVE_SHARE, share * max(violation, at_zero) / violation)
 
 
 def _centred(problem: Problem, points: Points, values: KernelValues) -> KernelValues:
