@@ -234,15 +234,15 @@ class Subtasks:
         them. float64: see `Subtask.kernel_matrix`."""
         params = self.params
         key = params.kernel, params.gamma, params.coef0, params.degree, float64
-        kept = self.shared.matrices
+        kept, room = self.shared.matrices, self.resources.memory // 2
         with self.shared.lock:
             if key not in kept:
+                # All have the same size. Those that were used last stay, in half of the memory:
+                # data of so few rows hardly needs any.
+                while kept and (1 + len(kept)) * next(iter(kept.values())).nbytes > room:
+                    kept.popitem(last=False)
                 kept[key] = KernelMatrix(self.D, self.problem, float64)
             kept.move_to_end(key)
-            # All have the same size. Those that were used last stay, in half of the memory: data of
-            # so few rows hardly needs any.
-            while len(kept) > 1 and len(kept) * kept[key].nbytes > self.resources.memory // 2:
-                kept.popitem(last=False)
             return kept[key]
 
     def without(self, held_out: np.ndarray) -> Subtasks:
