@@ -151,7 +151,7 @@ Replies = SimpleQueue[Reply]
 
 @dataclass(eq=False)
 class Shared:
-    """What actors hold by a key until this object is freed.
+    """An object that actors keep under a key, until this record is freed.
 
     maker: pickled Maker. value: the data set or other object, which lives on.
     """

@@ -78,7 +78,7 @@ def row_block_bytes(block: RowBlock) -> int:
 
 
 class RowSizes(NamedTuple):
-    """What the rounding of kernel values of some rows depends on.
+    """Sizes of some rows, from which the rounding of their kernel values is bounded.
 
     norm: the largest |x|^2 in a layout, or |K| of precomputed kernels. terms: the most products of
     one pair of rows. length: the largest |x| of the rows as the file has them, of rbf; 0: their

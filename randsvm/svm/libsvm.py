@@ -117,7 +117,7 @@ class PrecomputedNodes:
     starts: np.ndarray
 
     def __del__(self) -> None:
-        # A solve that nobody waits for refers to this object, so its memory is not reused.
+        # An abandoned solve holds this object until it ends, so LIBSVM never reads reused memory.
         if sum(each.nbytes for each in list(_spare)) + self.buffer.nbytes <= SPARE_BYTES:
             _spare.append(self.buffer)
 

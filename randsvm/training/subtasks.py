@@ -111,7 +111,7 @@ class Subtask:
 
 
 class SharedByFolds:
-    """What the subtasks of several folds and of several parameters have in common.
+    """The grouped rows and kernel values that subtasks of all folds and parameters share.
 
     lock: for changes
     by_class: the rows grouped by class, for pairs of classes; None: not grouped
