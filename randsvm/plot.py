@@ -294,12 +294,14 @@ def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Fi
     InputError, ContentError
         If the log cannot be read, or if its last run was no search.
     ParameterError
-        If an axis is no parameter of the search.
+        If an axis is no parameter of the search, or if there are more than two.
     """
     tried, best = trials(read_log(log) if isinstance(log, str) else log)
     values = {name: sorted({one["values"][name] for one in tried}) for name in best["values"]}
     varying = [name for name in values if len(values[name]) > 1]
     shown = list(axes or varying[:2] or list(values)[:1])
+    if len({*shown}) != len(shown) or len(shown) > 2:
+        raise ParameterError(f"expected one or two different parameters, found {', '.join(shown)}")
     if unknown := [name for name in shown if name not in values]:
         raise ParameterError(
             f"the search has no parameter {unknown[0]}: it has {', '.join(values)}"
@@ -615,7 +617,7 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
     ContentError, DataError, ModelError
         If the rows or the model are unusable.
     ParameterError
-        If a feature is not one of the model.
+        If a feature is not one of the model, or if both are the same.
     """
     every = _rows(data, model)
     rows = every.at(_some(len(every.y)))
@@ -630,6 +632,8 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
         raise ParameterError(
             f"no feature {outside[0]}: the model has {first} to {first + width - 1}"
         )
+    if features and features[0] == features[1]:
+        raise ParameterError(f"expected two different features, found {features[0]} twice")
     origin, note = X.mean(axis=0), ""
     if chosen:
         directions = np.eye(width)[[j - first for j in chosen]]
@@ -743,7 +747,7 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     ModelError
         If the model has another kernel.
     ParameterError
-        If the data have fewer rows than `row`.
+        If the data have fewer rows than `row`, or if `rows` is below 1.
     ContentError, DataError
         If the rows are unusable.
     """
@@ -757,6 +761,8 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     m = X.shape[0]
     if not 1 <= row <= m:
         raise ParameterError(f"the data have rows 1 to {m:,}, no row {row:,}")
+    if rows < 1:
+        raise ParameterError(f"expected a sample of 1 row or more, found {rows}")
     explainer = Explainer(kind, columns)
     names = [f"feature {j + base}" for j in range(kind.width)]
     names = names if columns is None else [shortened(c.name) for c in columns.columns]

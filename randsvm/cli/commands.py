@@ -73,7 +73,8 @@ def with_weight_of_balanced(args: list[str]) -> list[str]:
     words: list[str] = []
     for word in args:
         words.append(word)
-        if word == f"-w{BALANCED}" or (word == BALANCED and words[-2:-1] in (["-w"], ["--weight"])):
+        follows_option = word == BALANCED and words[-2:-1] in (["-w"], ["--weight"])
+        if follows_option or word in (f"-w{BALANCED}", f"--weight={BALANCED}"):
             words.append("1")
     return words
 

@@ -44,7 +44,7 @@ def _save(output: str, draw: Callable[[Any], Any]) -> None:
     click.echo(output)
 
 
-@click.group(context_settings=SETTINGS)
+@click.group(context_settings={**SETTINGS, "help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Draw trainings, searches and models (needs the extra plot)."""

@@ -18,7 +18,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from randsvm import api
 from randsvm.arrays import slices
 from randsvm.data.in_memory import Arrays
 from randsvm.data.scaling import SPARSE
@@ -116,7 +115,7 @@ class KernelMachine(BaseSVM):
         X = arrays.X
         self._gamma = self._resolved_gamma(X)
         events: list[Any] = []
-        fitted = api.train(arrays, watch=events.append, **self._options(arrays))
+        fitted = self._trained(arrays, watch=events.append, **self._options(arrays))
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
         self._take(fitted)
         model: Any = fitted.model

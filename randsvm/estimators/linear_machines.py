@@ -11,7 +11,6 @@ from scipy import sparse
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from randsvm import api
 from randsvm.data.in_memory import Arrays
 from randsvm.data.scaling import SPARSE
 from randsvm.estimators.machine import (
@@ -62,7 +61,7 @@ class LinearMachine(BaseSVM):
             n = arrays.X.shape[0] if weights is None else int(np.count_nonzero(weights))
             usual: Any = SgdParams().resolved(n).epochs
             given["epochs"] = usual if self.max_iter is None else min(usual, self.max_iter)
-        fitted = api.train(arrays, algorithm="sgd", **given)
+        fitted = self._trained(arrays, algorithm="sgd", **given)
         outcome: Any = fitted.outcome
         self._take(fitted)
         self.n_iter_ = max(outcome.newton_steps, 1) if certified else given["epochs"]
@@ -83,7 +82,7 @@ class LinearMachine(BaseSVM):
         begins: whether no rows came before
         """
         how = {"epochs": 1, **self._options(arrays)} if begins else {"update": self.model_}
-        self._take(api.train(arrays, algorithm="sgd", **how))
+        self._take(self._trained(arrays, algorithm="sgd", **how))
         self.n_iter_ = 1
         return self
 

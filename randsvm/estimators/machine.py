@@ -21,8 +21,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from randsvm import api
 from randsvm.data.in_memory import Arrays, label_texts
-from randsvm.errors import ModelError
+from randsvm.errors import ModelError, ParameterError
 from randsvm.models import decisions
 from randsvm.models.fitted import FittedModel, decision_values, load
 from randsvm.models.model import Model
@@ -43,6 +44,9 @@ RECORDED = {
     "loss": "loss",
     "multiclass": "multi_class",
 }
+
+# Other options, whose values are those of parameters, for messages.
+NAMES = RECORDED | {"max_iterations": "max_iter", "jobs": "n_jobs", "weights": "class_weight"}
 
 # Parameters that are options of the same name.
 SHARED = ("C", "nu", "epsilon")
@@ -301,7 +305,8 @@ class BaseSVM(BaseEstimator):
     @property
     def intercept_(self) -> np.ndarray:
         """Offset of each decision function."""
-        return self._in_class_order(self.model_.model.b[None])[0]
+        # No -0 without an intercept.
+        return self._in_class_order(self.model_.model.b[None])[0] + 0.0
 
     def _options(self, arrays: Arrays) -> dict[str, Any]:
         """Return the options of the training: here those that every algorithm has, and the
@@ -317,6 +322,18 @@ class BaseSVM(BaseEstimator):
             own["C"] = INFINITE_C
         seed = 0 if state is None else int(state)
         return {"task": self._task, "seed": seed, "jobs": jobs, **own}
+
+    def _trained(self, arrays: Arrays, **options: Any) -> FittedModel:
+        """Train, with names of parameters in messages about options."""
+        try:
+            return api.train(arrays, **options)
+        except ParameterError as error:
+            name, colon, problem = str(error).partition(":")
+            if name not in NAMES:
+                raise
+            # The gap of a linear machine is its tol.
+            parameter = NAMES[name] if hasattr(self, NAMES[name]) else "tol"
+            raise ParameterError(f"{parameter}{colon}{problem}") from None
 
     def _take(self, fitted: FittedModel) -> None:
         """Set the attributes of any fitted estimator."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import copysign, fsum, inf, isnan, nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.kernel import is_semidefinite
-from randsvm.parameters.option import command_line
+from randsvm.parameters.option import changed_flags, command_line, option_fields
 from randsvm.parameters.run import CertifyParams, Resources
 from randsvm.parameters.svm import side_weights
 from randsvm.svm.solution import Certificate, one_class_floor
@@ -124,6 +124,12 @@ def certify(
     if loaded.prediction_type == "svc" and len(loaded.labels) < 2:
         raise ModelError(f"{model}: expected a model of two or more classes")
     with listening(watch):
+        names = (*PROBLEM_OPTIONS[loaded.prediction_type, loaded.nu], "require_gap")
+        used: dict[str, Any] = {
+            f.name: f.default for f, _ in option_fields(params) if f.name in names
+        }
+        for flag in changed_flags(replace(params, **used)):
+            emit(Notice(f"{flag} has no effect with this model"))
         judge = Judge(loaded, params)
         found = _read(judge, model, paths, resources.threads)
         outcome = judge.outcome(model, found, resources.threads, began)

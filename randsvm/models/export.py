@@ -98,6 +98,8 @@ def export(
     if format not in EXPORT_FORMATS:
         raise ParameterError(f"expected a format {' or '.join(EXPORT_FORMATS)}, found {format!r}")
     model, output = os.fspath(model), os.fspath(output)
+    if data is None and (data_format or no_header):
+        raise ParameterError("--format and --no-header are for the rows of --data: give it, too")
     paths = None if data is None else files.inputs(data)
     files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
     check_is_not_model(paths or (), "c|onnx MODEL_FILE OUTPUT_FILE --data TEST_FILE")

@@ -112,6 +112,8 @@ def predict(
                 stream.write(header + prediction.lines(rows, keys))
                 header = b""
             stream.write(header)
+        if loaded.is_regression and params.labels != "file":
+            emit(Notice("--labels has no effect with a regression"))
         if prediction.rows.weighted:
             emit(Notice("rows have weights, which the scores count"))
         prediction.rows.report_other_texts()

@@ -108,7 +108,11 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
 
 
 def check_gap(job: Job, params: KernelParams | SgdParams) -> None:
-    """Raise ParameterError if --require-gap is given and does not go with this training."""
+    """Raise ParameterError if --require-gap or -m is given and does not go with this training."""
+    require(
+        isinstance(params, KernelParams) or job.resources.libsvm_cache is None,
+        "-m is the size of LIBSVM's cache: sgd does not use LIBSVM",
+    )
     if job.limits.require_gap is None:
         return
     if not isinstance(params, KernelParams):

@@ -45,6 +45,8 @@ LINES = [
     ("randsvm", 2, "Missing argument 'TRAIN_FILE'"),
     ("randsvm -", 2, "training from standard input needs a MODEL_FILE"),
     ("randsvm --cache c - m", 2, "--cache needs a named file"),
+    ("sgd -m 10 two m", 2, "-m is the size of LIBSVM's cache: sgd does not use LIBSVM"),
+    (f"{UPDATE} -m 10 two m", 2, "-m is the size of LIBSVM's cache: sgd does not use LIBSVM"),
     # probabilities, reduction, features
     ("randsvm -b 1 -s svr --components 9 two m", 2, "linear machines are for -s svc, not svr"),
     ("osuna -b 1 -s 2 --components 9 two m", 2, "linear machines are for -s svc, not one-class"),
@@ -189,6 +191,8 @@ LINES = [
     ("predict certify two linear", 65, "found one of LIBLINEAR"),
     ("predict certify blank kernel", 65, "blank"),
     ("predict certify types kernel", 65, "types:1:1: expected one of the labels"),
+    ("predict export c --no-header kernel m", 2, "are for the rows of --data"),
+    ("predict export c --format csv kernel m", 2, "are for the rows of --data"),
     # precomputed kernels
     ("randsvm -t 4 --scale minmax two m", 2, "--scale does not go with -t precomputed"),
     ("randsvm -t 4 --zero-based two m", 2, "--zero-based does not go with -t precomputed"),

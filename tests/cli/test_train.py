@@ -229,6 +229,7 @@ def read_terminal(descriptor):
         (["-w", "balanced", "-w1.svm", "2", "a"], [("balanced", 1), ("1.svm", 2)], None, "a"),
         (["-wbalanced", "a"], [("balanced", 1)], None, "a"),
         (["--weight", "balanced", "a"], [("balanced", 1)], None, "a"),
+        (["--weight=balanced", "a"], [("balanced", 1)], None, "a"),
         (["--log", "balanced", "-w-1", "0.5", "a"], [("-1", 0.5)], "balanced", "a"),
     ],
 )

@@ -234,6 +234,11 @@ def test_the_command_prints_the_certificate_and_requires_a_gap(tmp_path, capsys)
     found = randsvm.certify(train, path)
     assert out.startswith(f"P {found.primal:.6g}  D {found.dual:.6g}  gap ")
     assert "P and D with -c 1 over 200 rows" in err
+    run_predict("certify", train, path, "-c", 1, "-p", 0.5, "-n", 0.2)
+    said = capsys.readouterr().err
+    for flag in "-p", "-n":
+        assert f"note: {flag} has no effect with this model\n" in said
+    assert "-c has no effect" not in said
     run_predict("certify", train, path, "-c", 1, "--report", "json", "-q")
     out, err = capsys.readouterr()
     record = json.loads(out)

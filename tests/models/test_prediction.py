@@ -79,6 +79,12 @@ def test_targets_of_a_regression_are_no_classes_of_a_model(files, train, predict
     assert str(error.value).endswith("expected a whole number as class, found '0.5'")
 
 
+def test_spellings_of_labels_have_no_effect_on_a_regression(files, train, predict):
+    (path,) = files(a="0.5 1:1\n1.5 1:2\n")
+    found = predict(path, train(path, "-s", "svr").model, "--labels", "libsvm")
+    assert "note: --labels has no effect with a regression\n" in found.err
+
+
 def test_the_accuracy_of_weighted_rows_has_no_count_of_rows(files, train, predict):
     path, other, weights = files(
         a=ROWS.format("1", "2"), b=ROWS.format("1", "3"), weights="3\n3\n1\n1\n"
