@@ -5,19 +5,20 @@ division of the work.
 import itertools
 import signal
 import threading
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
 from learning import Data, in_order, jumping_clock, learn
-from libsvm import svmutil
+from libsvm import svm, svmutil
 from scipy import sparse
 from trainings import TimeLimitError, kernel_machine
 
 from randsvm import api
 from randsvm.errors import GapError, Interrupted, ModelError
-from randsvm.events import Iteration, Notice
+from randsvm.events import Iteration, Notice, Progress
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)
@@ -238,3 +239,36 @@ def test_pairs_that_are_solved_side_by_side_keep_their_solutions_after_a_signal(
     assert is_late.is_set()
     assert oracle.trailer(tmp_path / "m")["certificate"] == "none"
     assert sum(len(pair.beta) for pair in pairs_of(tmp_path / "m", training_set))
+
+
+@pytest.mark.parametrize("ends", ["time", "signal"])
+def test_the_run_leaves_a_pair_that_libsvm_holds(
+    tmp_path, training_set, training_file, monkeypatch, set_sizes, ends
+):
+    """LIBSVM does not return from the second of six pairs before the model is written."""
+    set_sizes(patience_seconds=0.1)
+    actual, is_over, calls = svm.libsvm.svm_train, threading.Event(), []
+
+    def svm_train(*arguments):
+        calls.append(threading.current_thread())
+        if len(calls) == 2:
+            is_over.wait(60)
+        return actual(*arguments)
+
+    def watch(event):
+        if isinstance(event, Progress) and len(calls) == 2 and ends == "signal":
+            raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr(svm.libsvm, "svm_train", svm_train)
+    given = {"C": C, "gamma": GAMMA, "jobs": 1, "time_limit": 3 if ends == "time" else None}
+    stops = pytest.raises(Interrupted) if ends == "signal" else nullcontext()
+    try:
+        with stops:
+            api.train(training_file, tmp_path / "m", "randsvm", watch, **given)
+    finally:
+        is_over.set()
+    assert len(calls) == 2 and threading.main_thread() not in calls
+    solved = [bool(pair.beta.any()) for pair in pairs_of(tmp_path / "m", training_set)]
+    assert solved == [True] + [False] * 5
+    # The other pairs have constant decision values, whose P is proven.
+    assert oracle.trailer(tmp_path / "m")["largest_gap"] > 0.5
