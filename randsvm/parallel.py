@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from math import inf
 from queue import Empty, SimpleQueue
@@ -145,12 +145,26 @@ def result_of(future: Future[Result], stage: str | None = None) -> Result:
     return future.result()
 
 
+class _Thread(threading.local):
+    """is_left: whether this thread is a daemon thread, which others stop waiting for."""
+
+    is_left = False
+
+
+_this_thread = _Thread()
+
+
 def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object = None) -> Result:
     """Return work(), called in a daemon thread while this thread waits and reacts to signals.
 
     The end of a process waits for the threads of a pool, but not for a daemon thread. memory: an
     object that `work` reads; it stays alive even if this thread stops waiting.
+
+    In a thread of `completed_results` that may be left alone with its task, work() needs no other
+    one: ten classes of 7,500 rows, two pairs at a time, take a fifth less time.
     """
+    if _this_thread.is_left:
+        return work()
     future: Future[Result] = Future()
 
     # The argument keeps `memory` alive until the thread ends.
@@ -172,11 +186,14 @@ def completed_results(
     unit: str,
     until: float = inf,
     receive: Watch = silent,
+    may_be_left: bool = False,
 ) -> Iterator[Result]:
     """Yield the result task(watch) of each task as soon as the task completes.
 
     receive: called in this thread for each event that a task gives to its `watch`, except Progress
     and Waiting, before the result of the task.
+    may_be_left: whether a task solves its subproblems itself. Then it reacts to nothing in a solve,
+    and it may go on after this function has returned.
 
     A task that raises Cancelled has no result. `watch` raises it when the caller stops early, a
     task or `receive` raises another exception, or time.perf_counter() reaches `until`. Results of
@@ -186,8 +203,8 @@ def completed_results(
     """
     if time.perf_counter() >= until:
         return
-    cancelled, pool = threading.Event(), ThreadPool(threads)
-    # Events and, when they are done, futures.
+    cancelled, left = threading.Event(), deque(tasks)
+    # Events, and the futures of tasks that have ended.
     arrived: SimpleQueue[Any] = SimpleQueue()
 
     def watch(event: object) -> None:
@@ -196,15 +213,21 @@ def completed_results(
         if not isinstance(event, Progress | Waiting):
             arrived.put(event)
 
-    def run(task: Callable[[Watch], Result]) -> Result:
-        # This thread may notice `until` a heartbeat later than a task that begins.
-        if cancelled.is_set() or time.perf_counter() >= until:
-            raise Cancelled
-        return task(watch)
+    def run_tasks() -> None:
+        _this_thread.is_left = may_be_left
+        with contextlib.suppress(IndexError):
+            # The caller may notice `until` a heartbeat later than this thread.
+            while not cancelled.is_set() and time.perf_counter() < until:
+                task, future = left.popleft(), Future[Result]()
+                try:
+                    future.set_result(task(watch))
+                except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+                    future.set_exception(error)
+                arrived.put(future)
 
-    futures = [pool.submit(run, task) for task in tasks]
-    for future in futures:
-        future.add_done_callback(arrived.put)
+    workers = [threading.Thread(target=run_tasks, daemon=True) for _ in tasks[:threads]]
+    for worker in workers:
+        worker.start()
     is_over, count = False, 0
     try:
         while count < len(tasks):
@@ -227,6 +250,6 @@ def completed_results(
                 emit(Progress(stage, count, len(tasks), unit))
     finally:
         cancelled.set()
-        pool.stop()
-        if not is_over:
-            wait([future for future in futures if not future.cancelled()], PATIENCE)
+        latest = time.perf_counter() + PATIENCE
+        for worker in workers if not is_over else ():
+            worker.join(max(0.0, latest - time.perf_counter()))

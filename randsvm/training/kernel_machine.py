@@ -426,14 +426,19 @@ class KernelTrainingRun(BatchRun[KernelParams]):
 
         Raises TimeLimitError if the time is over and no subtask has a solution.
         """
-        numbers, threads = range(len(self.subtasks)), self.concurrent_subtasks
-        if threads > 1:
-            tasks = [partial(self._solve_in_thread, number) for number in numbers]
-            for _ in completed_results(tasks, threads, "pairs", "pair", receive=self._forward):
-                pass
+        numbers = range(len(self.subtasks))
+        if not self.subtasks.of_pairs:
+            for number in numbers:
+                self._solve(number, self.clock)
             return
-        for number in numbers:
-            self._solve(number, self.clock)
+        tasks = [partial(self._solve_in_thread, number) for number in numbers]
+        threads, until = self.concurrent_subtasks, self.clock.end
+        for _ in completed_results(tasks, threads, "pairs", "pair", until, self._forward, True):
+            pass
+        # A thread that LIBSVM holds has not noticed the end of its time.
+        self._take_unfinished(Stopped(StopReason.TIME_LIMIT))
+        if not self.solved:
+            raise TimeLimitError
 
     def _solve(self, number: int, clock: Clock) -> None:
         """Solve a subtask, if there is time for it. clock: of this thread"""
@@ -577,11 +582,14 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         under_way = list(self.under_way.values())
         return bool(self.solved) or any(one.best_so_far is not None for one in under_way)
 
-    def interrupt(self, stopped: Stopped) -> None:
-        # Threads that are late may still add solutions.
+    def _take_unfinished(self, stopped: Stopped) -> None:
+        """Take the best solutions of threads that have not ended; they may still add others."""
         for number, rounds in dict(self.under_way).items():
             if (best := rounds.uncertified(stopped)) is not None:
                 self.solved.setdefault(number, rounds.in_whole(best))
+
+    def interrupt(self, stopped: Stopped) -> None:
+        self._take_unfinished(stopped)
         self.subtasks.close()
         for number, one in dict(self.solved).items():
             if one.stopped.reason is StopReason.INTERRUPTED:
