@@ -453,7 +453,9 @@ def fitted_scaling(D: Dataset, name: str, zero_based: bool = False) -> Scaling:
     if name == "unit":
         return Scaling(name)
     found = statistics_of(D)
-    centred = found.nonzeros >= (0 if D.nnz >= SPARSE * D.n * D.d else SPARSE * found.n)
+    # A zero may be written or omitted, also in a feature that is 0 in all rows.
+    is_sparse = found.nonzeros.sum() < SPARSE * found.n * np.count_nonzero(found.nonzeros)
+    centred = found.nonzeros >= SPARSE * found.n * is_sparse
     if D.summary.columns is not None:
         for column, start in D.summary.columns.with_starts(zero_based):
             if column.categories is not None:

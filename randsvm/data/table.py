@@ -4,7 +4,7 @@ A pass over the columns (`learn`) finds which of them hold numbers, and the cate
 others; then the rows are read (`read_blocks`) with the features that `Columns` defines. pyarrow
 decodes the files; everything after that is the same code for all of them. Errors have the number of
 the row and that of the column. A header is a row, so in CSV the number of a row is its line unless
-fields have line ends.
+fields have line ends or lines are blank.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -613,10 +613,10 @@ def _refused(table: _Table, problem: str, *hints: str, place: int = 0) -> DataEr
     return DataError(table.name, 1, place + 1, problem + _hint(*hints))
 
 
-def _check_names(table: _Table) -> None:
-    """Raise DataError unless all columns have different names."""
+def _check_names(table: _Table, used: Container[str]) -> None:
+    """Raise DataError unless all columns have different names, or none. used : of the features"""
     for one, times in Counter(table.names).items():
-        if times > 1 and one:
+        if times > 1 and (one or one in used):
             problem = f"expected different names of columns, found {quoted(one)} {times} times"
             raise _refused(table, problem, table.hint)
 
@@ -803,11 +803,11 @@ def learn(
     for path, watch in paths:
         first = first or files.display_name(path)
         with _opened(path, options.format, options.header, opener, watch, block_size) as table:
-            _check_names(table)
             hint, left_out = table.hint, _left_out(table, options)
             if options.label is not None:
                 label = table.names[_place(table, options.label, "--label-column")]
             names = [name for name in table.names if name not in left_out]
+            _check_names(table, names)
             if learnt and set(names) != learnt.keys():
                 other = next(iter(learnt.keys() ^ set(names)))
                 found = f"{quoted(other)} in one file only"
@@ -913,6 +913,11 @@ class _Rows:
                 self.numbers.append((k, place, mean))
             else:
                 known = {text: i for i, text in enumerate(column.categories)}
+                for i, text in enumerate(column.categories):
+                    # Whole numbers are floats in a frame where one of them is missing.
+                    if (whole := text.removesuffix(".0")).lstrip("-").isdecimal():
+                        known.setdefault(whole, i)
+                        known.setdefault(f"{whole}.0", i)
                 self.texts.append((k, place, known))
         # The index of the number, or of the first category.
         self.starts = np.array([start for _, start in columns.with_starts(zero_based)], np.int32)
@@ -1039,7 +1044,7 @@ def read_blocks(
                 problem = f"expected {known} fields in a file without a header, found {width}"
                 raise _refused(table, problem)
             table = table._replace(names=layouts[width][0])
-        _check_names(table)
+        _check_names(table, [column.name for column in columns.columns])
         rows = _Rows(
             table,
             columns,

@@ -295,6 +295,7 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
         ("a,b\n1,p\n2,q\n", r"1:1: expected a column 'y', found 'a', 'b' \(--label-column; --no-h"),
         ("a;y\n1;p\n", "1:1: expected a column 'y', found 'a;y'"),
         ("a,a,y\n1,2,p\n", r"1:1: expected different names of .* 2 times \(--no-header if"),
+        ("a,,,y\n1,2,3,p\n", "1:1: expected different names of columns, found '' 2 times"),
         ("y\np\n", "1:1: expected a column of features"),
         ("", "1:1: expected a row, found an empty file"),
         ("a,y\n", r"1:1: expected rows after the names of the columns, found none \(--no-header"),
@@ -323,6 +324,15 @@ def test_numbers_are_categories_of_a_column_with_other_texts(tmp_path):
         assert categories == ("01", "2", "Z") and mean == pytest.approx(7 / 3)
         expected = [[1, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 7 / 3], [1, 0, 0, 4]]
         assert np.allclose(matrix(D, 4), expected)
+
+
+def test_whole_numbers_as_categories_may_become_floats_and_floats_whole_numbers():
+    whole = pd.DataFrame({"code": [-1, 20, 3] * 20, "y": ["p", "q", "r"] * 20})
+    frames = whole, whole.astype({"code": float})
+    options = {**SVM, "label_column": "y", "categorical_columns": "code"}
+    for trained in frames:
+        model = randsvm.train(trained, **options)
+        assert all(list(model.predict(frame)) == list(whole.y) for frame in frames)
 
 
 def test_forms_of_a_file_do_not_change_the_model(tmp_path):
