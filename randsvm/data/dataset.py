@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,6 +42,8 @@ State = TypeVar("State")
 COPIED_NONZEROS = 1 << 17
 # Values of computed features at a time: they fit the L3 cache.
 MAPPED_VALUES = 1 << 21
+# Rows whose keys are computed at once.
+KEYS_AT_ONCE = 1 << 18
 # The first random subset has at least this many rows of each class, if there are as many, so that
 # LIBSVM gets rows of both classes.
 CLASS_ROWS = 10
@@ -386,14 +387,11 @@ class Dataset:
         """Return the numbers of m rows drawn uniformly, ascending; (min(m, n),) int64."""
         if m >= self.n:
             return np.arange(self.n)
-        # Keys are uniform: almost always at least m rows are below this limit.
-        share = min(1.0, (m + 8 * math.sqrt(m) + 8) / self.n)
-        limit = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
-        keys = draw.keys(0, self.n)
-        rows = np.flatnonzero(keys <= limit)
-        if len(rows) < m:
-            rows = np.arange(self.n)
-        return np.sort(SmallestKeys.of(m, rows, keys[rows]).rows)
+        parts = (
+            SmallestKeys.of(m, np.arange(at.start, at.stop), draw.keys(at.start, at.stop))
+            for at in slices(self.n, KEYS_AT_ONCE)
+        )
+        return np.sort(functools.reduce(operator.add, parts).rows)
 
     def close(self) -> None:
         """Free the rows without waiting for threads: those of a cancelled scan end with their

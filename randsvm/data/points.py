@@ -56,80 +56,26 @@ class Points:
 
 
 class RowCache:
-    """A cache of rows of D, because working sets and support vectors need the same rows repeatedly.
+    """Rows of D that were read, because working sets and support vectors need the same repeatedly.
 
-    Its arrays grow by doubling.
+    held : Points, in any order; order : (m,) int64, their positions in ascending order of rows
     """
 
-    def __init__(self, columns: int) -> None:
-        self.columns = columns
-        self.count = 0
-        # Row numbers, ascending, and the position of each row in the arrays below.
-        self._rows = np.empty(0, np.int64)
-        self._place = np.empty(0, np.int64)
-        self._y = np.empty(0)
-        # None: the rows of D all have the weight 1.
-        self._weights: np.ndarray | None = None
-        self._ends = np.zeros(1, np.int64)
-        self._indices = np.empty(0, np.int32)
-        self._values = np.empty(0)
+    def __init__(self, held: Points) -> None:
+        self.held, self.order = held, np.argsort(held.rows)
 
     @property
     def nbytes(self) -> int:
-        arrays = (self._rows, self._place, self._y, self._ends, self._indices, self._values)
-        weights = 0 if self._weights is None else self._weights.nbytes
-        return sum(array.nbytes for array in arrays) + weights
+        return self.held.X.nbytes
 
     def missing(self, rows: np.ndarray) -> np.ndarray:
-        """Return the rows that are not in the cache."""
-        at = np.searchsorted(self._rows, rows)
-        here = np.zeros(len(rows), bool)
-        inside = at < len(self._rows)
-        here[inside] = self._rows[at[inside]] == rows[inside]
-        return rows[~here]
+        """Return the rows that are not in the cache, ascending. rows: ascending."""
+        return np.setdiff1d(rows, self.held.rows, assume_unique=True)
 
-    def subset(self, rows: np.ndarray) -> RowCache:
-        """Return a cache of the given rows, without rows that this cache lacks. rows: ascending."""
-        fewer = RowCache(self.columns)
-        fewer.add(self.points(np.intersect1d(rows, self._rows, assume_unique=True)))
-        return fewer
-
-    def add(self, points: Points) -> None:
-        """Add rows that are not in the cache, ascending."""
-        m, nnz = self.count, int(self._ends[self.count])
-        at = np.searchsorted(self._rows, points.rows)
-        self._rows = np.insert(self._rows, at, points.rows)
-        self._place = np.insert(self._place, at, np.arange(m, m + len(points)))
-        self._y = _with_room(self._y, m, points.y)
-        if points.weights is not None:
-            before = np.empty(0) if self._weights is None else self._weights
-            self._weights = _with_room(before, m, points.weights)
-        self._ends = _with_room(self._ends, m + 1, nnz + points.X.indptr[1:].astype(np.int64))
-        self._indices = _with_room(self._indices, nnz, points.X.indices)
-        self._values = _with_room(self._values, nnz, points.X.data)
-        self.count += len(points)
+    def with_rows(self, more: Points) -> RowCache:
+        """Return a cache of these rows, too, which are not in this one."""
+        return RowCache(Points.concatenate([self.held, more]))
 
     def points(self, rows: np.ndarray) -> Points:
         """Return rows of the cache as Points, in the given order."""
-        at = self._place[np.searchsorted(self._rows, rows)]
-        nnz = self._ends[self.count]
-        shape = self.count, self.columns
-        stored = CsrMatrix(
-            self._values[:nnz], self._indices[:nnz], self._ends[: self.count + 1], shape
-        )
-        weights = None if self._weights is None else self._weights[at]
-        return Points(rows, stored[at], self._y[at], weights=weights)
-
-
-def _with_room(array: np.ndarray, used: int, more: np.ndarray) -> np.ndarray:
-    """Return the array with `more` after its used part; a full array is doubled, an empty one
-    replaced."""
-    if not len(array):
-        return more
-    needed = used + len(more)
-    if needed > len(array):
-        grown = np.empty(max(needed, 2 * len(array)), array.dtype)
-        grown[:used] = array[:used]
-        array = grown
-    array[used:needed] = more
-    return array
+        return self.held[self.order[np.searchsorted(self.held.rows, rows, sorter=self.order)]]

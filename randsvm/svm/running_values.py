@@ -336,7 +336,7 @@ class RunningValues:
         self.audit = kernel_centres(D, D.sample(Draw(self.seed, AUDIT_DRAW), audit_rows(D)))
         self.max_violation = float(np.ptp(self.audit.y))
         # The size above which the cache drops rows.
-        self.row_cache, self.max_cached_bytes = RowCache(D.d), layout_bytes // 2
+        self.row_cache, self.max_cached_bytes = RowCache(self.audit), layout_bytes // 2
         self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
         self.kernel_layout = kernel_layout_of(D, problem, self.audit, float64)
         self.exact = np.zeros(len(self.audit))
@@ -375,16 +375,17 @@ class RunningValues:
         They are cached. If the cache is too large, it keeps these and the support vectors.
         """
         cache, missing = self.row_cache, self.row_cache.missing(rows)
-        if len(missing) > cache.count and len(missing) > len(rows) // 2:
+        if len(missing) > len(cache.held) and len(missing) > len(rows) // 2:
             # Nearly all are new, as at the start of a nu task: the cache shares their memory.
-            found, self.row_cache = kernel_centres(self.D, rows), RowCache(self.D.d)
-            self.row_cache.add(found)
+            found = kernel_centres(self.D, rows)
+            self.row_cache = RowCache(found)
             return found
         if len(missing):
             needed = sorted_union(self.coefficients.rows, rows)
-            if cache.nbytes > self.max_cached_bytes and cache.count > 2 * len(needed):
-                cache = self.row_cache = cache.subset(needed)
-            cache.add(kernel_centres(self.D, missing))
+            if cache.nbytes > self.max_cached_bytes and len(cache.held) > 2 * len(needed):
+                known = np.intersect1d(needed, cache.held.rows, assume_unique=True)
+                cache = RowCache(cache.points(known))
+            cache = self.row_cache = cache.with_rows(kernel_centres(self.D, missing))
         return cache.points(rows)
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
@@ -493,7 +494,7 @@ class RunningValues:
     def forget(self) -> None:
         """Free the memory of all shards and of the row cache; nothing can be asked any more."""
         self.values.close()
-        self.row_cache = RowCache(0)
+        self.row_cache = RowCache(self.audit)
 
 
 def audit_rows(D: Dataset) -> int:
