@@ -13,6 +13,9 @@ import numpy as np
 from randsvm import _arrays
 from randsvm.errors import ContentError
 
+# The unit roundoff of each precision.
+FLOAT32_UNIT, FLOAT64_UNIT = 2.0**-24, 2.0**-53
+
 
 class CsrMatrix:
     """Sparse rows: row i has the values data[indptr[i]:indptr[i + 1]] in the columns `indices`.

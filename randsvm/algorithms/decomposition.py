@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -98,14 +99,16 @@ def rounds_of_whole(
     tolerance: Callable[[], float],
     progress: Callable[[], bool],
     start: Start | None,
+    gap: float | None,
 ) -> Scans:
     """Solve all rows at once, each time from the solution before.
 
     A further round would repeat one without progress, so that one is the last. tolerance: see
     Decomposition. progress: returns whether the last round made progress. start: makes the first
-    step; None: LIBSVM does.
+    step; None: LIBSVM does. gap: see svmlearn.
     """
     trained = np.arange(whole.D.n) if whole.weights is None else np.flatnonzero(whole.weights)
+    solve_all = partial(svmlearn, whole, is_whole=True, gap=gap)
     task, keep_none = whole.task, Collector(0, Draw(0, 0), largest_violation)
     if start is not None:
         step = start(whole)[0]
@@ -113,14 +116,14 @@ def rounds_of_whole(
         points = whole.points(trained)
         step = Step(points, _solve_with_sums(whole, points))
     else:
-        step = svmlearn(whole, whole.points(trained), is_whole=True)
+        step = solve_all(whole.points(trained))
     left = MAX_FURTHER_ITERATIONS + step.iterations
     while True:
         SV, V = whole.after(step, keep_none, tolerance())
         yield SV, V
         if not progress() or (V.count and left < 0):
             return
-        step = svmlearn(whole, whole.points(trained), SV.b, is_whole=True)
+        step = solve_all(whole.points(trained), SV.b)
         left -= step.iterations
 
 

@@ -29,21 +29,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from randsvm.arrays import FLOAT32_UNIT, FLOAT64_UNIT
 from randsvm.kernels.layouts import BLOCK_CENTRES, Layout, RowSizes
 
-# The unit roundoff of each precision.
-FLOAT32, FLOAT64 = 2.0**-24, 2.0**-53
 # Roundings between a number of a file, or of a model as written, and the float64 number in use.
 WRITTEN = 8
 # exp of the compiled code and of numpy is within 4 units in the last place, in either precision.
 EXP_ERROR = 8
 # Values of exp that count as 0, or whose products with coefficients vanish, are smaller than this.
-EXP_LOST = {FLOAT32: 1e-20, FLOAT64: 1e-280}
+EXP_LOST = {FLOAT32_UNIT: 1e-20, FLOAT64_UNIT: 1e-280}
 # The bounds themselves are computed with rounding, from sums S that are computed with rounding.
 SPARE = 1.01
 
 
-def accumulated(roundings: float, unit: float = FLOAT64) -> float:
+def accumulated(roundings: float, unit: float = FLOAT64_UNIT) -> float:
     """Return theta_k, the largest relative error after k roundings; inf if it has no bound."""
     error = roundings * unit
     return error / (1 - error) if error < 0.5 else math.inf
@@ -80,7 +79,7 @@ def sum_error(
     if kernel.linear:
         most = accumulated(centres + terms + 3 + WRITTEN) + later
         return SumError(0.0, SPARE * most * norm)
-    unit = FLOAT32 if layout.dtype is np.float32 else FLOAT64
+    unit = FLOAT32_UNIT if layout.dtype is np.float32 else FLOAT64_UNIT
     adding = accumulated(layout.additions(centres, sums) + 3, unit) + later
     adding += accumulated(centres // BLOCK_CENTRES + 2 + WRITTEN)
     # A product goes through its own rounding, that of both factors, of scale, and `terms` + 2
@@ -94,11 +93,11 @@ def sum_error(
         argument = exponent * products
         grown = math.expm1(argument) if argument < 1 else math.inf
         # The slope of e^(-gamma r^2) is at most sqrt(2 gamma / e).
-        written = min(1.0, math.sqrt(2 * kernel.gamma / math.e) * 2 * FLOAT64 * length)
+        written = min(1.0, math.sqrt(2 * kernel.gamma / math.e) * 2 * FLOAT64_UNIT * length)
         lost = EXP_LOST[unit] + layout.left_out + written
         if differences:
             # |e^-a(1+t) - e^-a| <= |t| a e^-a / (1 - |t|) <= |t| / e / (1 - |t|)
-            lost += SPARE * (accumulated(differences + 6, unit) + 2 * FLOAT64) / math.e
+            lost += SPARE * (accumulated(differences + 6, unit) + 2 * FLOAT64_UNIT) / math.e
         return SumError(SPARE * (grown + EXP_ERROR * unit * SPARE + adding), SPARE * lost)
     largest = kernel.magnitude(norm)
     # (g <x, z> + r)^d: d factors, each at most g |x| |z| + |r|, and fewer than d products of them.
@@ -114,7 +113,7 @@ def offset_error(
 
     error, y, u : (m,) float64; error: the bound of the error of u.
     """
-    return error + (4 + WRITTEN) * FLOAT64 * (np.abs(y) + np.abs(u) + abs(b) + abs(width))
+    return error + (4 + WRITTEN) * FLOAT64_UNIT * (np.abs(y) + np.abs(u) + abs(b) + abs(width))
 
 
 def addition_error(terms: int, absolute: float) -> float:

@@ -19,14 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import CsrMatrix, Matrix, absolute, slices, squared_norms, to_csr
+from randsvm.arrays import FLOAT64_UNIT, CsrMatrix, Matrix, absolute, slices, squared_norms, to_csr
 from randsvm.data.svmlight import ParsedRows, row_numbers
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import RowSizes
 from randsvm.kernels.rounding import (
-    FLOAT64,
     SPARE,
     WRITTEN,
     addition_error,
@@ -314,7 +313,7 @@ def largest_linear(task: Task, rows: SupportVectorRows, s: np.ndarray) -> tuple[
     filled = np.clip(room, 0.0, lengths)
     gains = slopes * np.where(order < len(lower), filled - lengths, filled)
     # What rounding moves counts with the steepest slope.
-    moved = 8 * FLOAT64 * float(lengths.sum()) * float(np.abs(slopes).max(initial=0.0))
+    moved = 8 * FLOAT64_UNIT * float(lengths.sum()) * float(np.abs(slopes).max(initial=0.0))
     return fsum(gains), addition_error(len(gains) + WRITTEN, float(np.abs(gains).sum())) + moved
 
 
@@ -363,7 +362,7 @@ def feasible_near(
             return Feasible(None, 0.0, 0.0, 0.0, inf, beyond, excess)
         gain, doubt = largest_linear(part, rows, s)
         found, linear, error = found + s, linear + gain, error + doubt
-        missing += abs(fsum(s) - total) + 2 * WRITTEN * FLOAT64 * float(np.abs(s).sum())
+        missing += abs(fsum(s) - total) + 2 * WRITTEN * FLOAT64_UNIT * float(np.abs(s).sum())
         changed += float(np.abs(s - wanted).sum())
     size = float(np.abs(beta).sum())
     share = changed / size if size else (changed and inf)

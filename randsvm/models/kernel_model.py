@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix
+from randsvm.arrays import FLOAT32_UNIT, CsrMatrix, Matrix
 from randsvm.errors import ContentError
 from randsvm.kernels.expansion import Expansion, evaluate_expansions
 from randsvm.kernels.kernel import Kernel
@@ -181,7 +181,7 @@ class KernelModel(Model):
         """
         norms = self._float32_layout.squared_norms(rows.X) + rows.extra
         exponents = 2 * self.kernel.gamma * (norms + self._max_squared_norm)
-        return 2.0**-24 * (SUM_ROUNDING_ERRORS + (6 + self.Z.shape[1]) * exponents)
+        return FLOAT32_UNIT * (SUM_ROUNDING_ERRORS + (6 + self.Z.shape[1]) * exponents)
 
     @cached_property
     def _max_squared_norm(self) -> float:

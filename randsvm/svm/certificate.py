@@ -25,11 +25,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from randsvm.arrays import FLOAT64_UNIT
 from randsvm.data.sampling import Draw
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import Layout
 from randsvm.kernels.rounding import (
-    FLOAT64,
     SPARE,
     WRITTEN,
     SumError,
@@ -196,7 +196,7 @@ def change_of_dual(
         excess = float((np.abs(beta) / bounds).max(initial=0.0))
     # Bounds of 1, those of one-class and nu-svc without weights, are exact.
     is_exact = weights is None and set(task.bounds) <= {0.0, 1.0} and excess <= 1
-    written = WRITTEN * FLOAT64
+    written = WRITTEN * FLOAT64_UNIT
     scaled = 0.0 if is_exact else SPARE * (1 - (1 - written) / max(1.0, excess))
     cost = scaled * float(np.abs(beta) @ (np.abs(y) + task.epsilon))
     for group in task.groups:

@@ -283,8 +283,6 @@ class RunningValues:
     floor: see Certificate
     weights : (n,) float64, None: all are 1
     total_weight: the sum of the weights
-    only_gap: the gap that is asked for if this is the only problem of a training; None: it is one
-        of several, or there is no gap
     layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
         and no result
     float64: whether to use float64 from the start
@@ -306,7 +304,6 @@ class RunningValues:
     row_cache: rows that were read by number
     """
 
-    only_gap: float | None = None
     settled = True
 
     def __init__(

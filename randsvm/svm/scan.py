@@ -17,13 +17,12 @@ from functools import partial
 import numpy as np
 
 import randsvm.svm._kkt_scan as _kkt_scan
-from randsvm.arrays import sorted_union, sum_in_order
+from randsvm.arrays import FLOAT64_UNIT, sorted_union, sum_in_order
 from randsvm.data.sampling import EVALUATION_DRAW, Draw, SmallestKeys
 from randsvm.events import Notice, emit_once
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import Layout
 from randsvm.kernels.rounding import (
-    FLOAT64,
     SPARE,
     WRITTEN,
     SumError,
@@ -331,13 +330,15 @@ class Scan(RunningValues):
         undrawn = SPARE * q * LOG_FAILURE
         norm_error += addition_error(additions, u_size) + undrawn / DUAL_SHARE
         most = residuals + rise + undrawn
-        rounding = addition_error(additions, most) + 8 * FLOAT64 * (
+        rounding = addition_error(additions, most) + 8 * FLOAT64_UNIT * (
             abs(b * task.coefficient_sum) + abs(task.tube * task.absolute_sum)
         )
         # Coefficients, b and C are decimal numbers: each term of P changes by that part.
         terms = abs(b) + task.epsilon + abs(task.tube)
         terms *= 2 * float(np.abs(self.coefficients.beta).sum())
-        written = 2 * (WRITTEN * FLOAT64 + query.rescaling) * (terms + linear_size + u_size + most)
+        written = (
+            2 * (WRITTEN * FLOAT64_UNIT + query.rescaling) * (terms + linear_size + u_size + most)
+        )
         opened = most - residuals + rounding + written
         # A reduced machine has losses in place of residuals, and no D.
         beta = np.empty(0) if query.primal_only else solution.beta

@@ -11,10 +11,10 @@ import time
 
 import numpy as np
 
+from randsvm.arrays import FLOAT32_UNIT
 from randsvm.data.points import Points
 from randsvm.kernels.expansion import centred_gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import FLOAT32_UNIT
 from randsvm.parameters.option import require
 from randsvm.parameters.svm import Problem
 from randsvm.parameters.values import MEGABYTE, format_size
@@ -63,6 +63,7 @@ def svmlearn(
     *,
     frozen: bool = False,
     is_whole: bool = False,
+    gap: float | None = None,
 ) -> Step:
     """Solve the SVM over some points; all other coefficients stay fixed. The scan does not change.
 
@@ -72,6 +73,8 @@ def svmlearn(
     frozen: whether there are frozen support vectors, outside of the points. If not, LIBSVM solves
         more than MAX_GRAM_ROWS rows from 0 with its own kernel, if it has that kernel.
     is_whole: whether these are all rows of D, so that no solve is expected to follow.
+    gap: the gap that ends the training, if this is its only problem; None: it is one of several, or
+        no gap ends it.
     """
     problem, slack, began = scan.problem, scan.slack, time.perf_counter()
     task, y, u, beta = task_of(problem), points.y, points.u, points.beta
@@ -90,7 +93,9 @@ def svmlearn(
     diagonal = values.K.diagonal()[values.at].astype(np.float64)
     from_zero = not (beta.any() or u.any())
     bound = float(max(upper.max(), -lower.min()))
-    share = _final_share(scan, bound, violation, float(np.ptp(y))) if is_whole else SOLVE_SHARE
+    share = SOLVE_SHARE
+    if is_whole:
+        share = _final_share(problem, gap, bound, violation, float(np.ptp(y)))
     # Centred values serve all tasks, as a step changes no sum of coefficients. They round least.
     # From zero they are taken if rounding of the largest possible beta exceeds the violation.
     if not beta.any() and _rounding(diagonal, np.maximum(upper, -lower)) > violation:
@@ -141,12 +146,13 @@ def _two_sums(beta: np.ndarray, upper: np.ndarray, slack: float) -> tuple[float,
     return above + more, below + more
 
 
-def _final_share(scan: Scan, bound: float, violation: float, at_zero: float) -> float:
+def _final_share(
+    problem: Problem, gap: float | None, bound: float, violation: float, at_zero: float
+) -> float:
     """Return the share of the violation that the last solve of all rows has as its tolerance.
 
-    bound: the largest bound of a coefficient; at_zero: the violation at beta = 0.
+    gap: see svmlearn. bound: the largest bound of a coefficient. at_zero: the violation at 0.
     """
-    problem, gap = scan.problem, scan.only_gap
     # What follows is for values of at most 1, as those of an RBF kernel. Where values are large, a
     # tenth of a violation may be far from the gap.
     if problem.kernel != "rbf":

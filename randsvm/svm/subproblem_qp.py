@@ -78,6 +78,7 @@ from typing import NamedTuple
 import numpy as np
 
 import randsvm.svm._solver as _solver
+from randsvm.arrays import FLOAT64_UNIT
 from randsvm.svm.libsvm import (
     MAX_SUM,
     SLACK_DOWN,
@@ -117,7 +118,7 @@ MIN_TOLERANCE = 1e-11
 # tolerance. Q in float32 changes gradients by up to FLOAT32_NOISE of the largest kernel value times
 # the room, and a smaller tolerance would end in millions of useless steps. So rooms are at
 # first those for which the tolerance is larger, and WIDENING times as large after each step.
-FLOAT64_ROUNDING, FLOAT32_NOISE, ROUNDING_SHARE, WIDENING = 2.0**-52, 2.0**-21, 0.1, 4.0
+FLOAT32_NOISE, ROUNDING_SHARE, WIDENING = 2.0**-21, 0.05, 4.0
 
 
 class Solution(NamedTuple):
@@ -320,7 +321,7 @@ class Subproblem:
             wanted = slope - offsets[self.group]
             width = min(common, self.exact_width(tolerance) * widening)
             # Narrower windows round their coefficients away, or their linear term is too large.
-            least = 4 * FLOAT64_ROUNDING * float(np.abs(beta).max())
+            least = 8 * FLOAT64_UNIT * float(np.abs(beta).max())
             if common and width < max(least, 2 * float(np.abs(slope).max()) / MAX_SUM):
                 break
             if width:
@@ -364,7 +365,7 @@ class Subproblem:
         """Return the room of all variables at which rounding in float64 changes gradients by at
         most ROUNDING_SHARE of the tolerance."""
         size = len(self.rows) * float(np.abs(self.K.diagonal()).max())
-        return ROUNDING_SHARE * tolerance / (FLOAT64_ROUNDING * size) if size > 0 else math.inf
+        return ROUNDING_SHARE * tolerance / (FLOAT64_UNIT * size) if size > 0 else math.inf
 
     def sides(self, beta: np.ndarray, wanted: np.ndarray, both: bool) -> np.ndarray:
         """Return which variables may move, (variables,) bool: those that are not 0, and else one of

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, squared_norms
+from randsvm.arrays import FLOAT32_UNIT, CsrMatrix, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
 from randsvm.events import check
 from randsvm.kernels.expansion import Expansion, centred_if_far, exact_layout, gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import FLOAT32_UNIT, RowSizes, choose_layout
+from randsvm.kernels.layouts import RowSizes, choose_layout
 from randsvm.parameters.svm import Problem
 from randsvm.svm.kernel_layout import kernel_centres, kernel_values
 from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr

@@ -221,8 +221,8 @@ class StopReason(Enum):
     SUPPORT_BOUND = "{} support vectors >= k = {}"
     # No row violates the KKT conditions by more than the tolerance.
     NO_VIOLATORS = "no violators"
-    # Rounds or Newton steps have ended, and the proven gap is above the one asked for.
-    GAP_NOT_PROVEN = "limit of float64 precision"
+    # Rounds or Newton steps have ended, and the proven gap misses the one asked for.
+    GAP_NOT_PROVEN = "the proven gap is above --gap"
     # Further rounds gain nothing in the dual objective, the violations or the gap. Detail: advice.
     NO_PROGRESS = "no progress ({})"
     # The optimum of -s nu-svc has rho <= 0.

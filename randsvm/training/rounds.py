@@ -430,8 +430,6 @@ class Rounds:
             if fits
             else self._new_scan(float64)
         )
-        if not self.subtask.name:
-            self.scan.only_gap = self.gap
         nu_svc = self.subtask.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
 
@@ -497,7 +495,7 @@ class Rounds:
         SV = last if is_solved else best.solution
         lacks_margin = stopped.reason is StopReason.NO_MARGIN and best.last.certified
         if lacks_margin or (is_solved and self.least_norm is not None and not SV.has_margin):
-            between = f" between {self.subtask.name}" if self.subtask.name else ""
+            between = "" if self.subtask.is_only else f" between {self.subtask.name}"
             raise ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
         return SV
 
@@ -506,7 +504,10 @@ class Rounds:
             return self.tolerance
 
         if isinstance(self.scan, WholeScan):
-            return rounds_of_whole(self.scan, tolerance, lambda: not self.record.idle, self.start)
+            gap = self.gap if self.subtask.is_only else None
+            return rounds_of_whole(
+                self.scan, tolerance, lambda: not self.record.idle, self.start, gap
+            )
         run = Decomposition(self.scan, Draws(self.job.data_params.seed), tolerance)
         if self.begins_on_inner_set:
             return randsvm.train_on_inner_set(run, self.algorithm.r, self.solve_part, self.start)
@@ -586,7 +587,8 @@ class Rounds:
         resources, whole = self.job.resources, self.subtask.D
         room = max(0, resources.data_bytes - whole.store.resident_bytes) // self.memory_sharers
         D = whole.subset(whole.mask(rows)).regrouped(room, resources.tmpdir)
-        subtask = Subtask(D, self.subtask.problem.with_bounds_times(factor), self.subtask.name)
+        name, is_only = self.subtask.name, self.subtask.is_only
+        subtask = Subtask(D, self.subtask.problem.with_bounds_times(factor), name, is_only)
         part = Rounds(
             subtask,
             replace(self.algorithm, n=len(rows), problem=subtask.problem),

@@ -61,7 +61,8 @@ class Subtask:
 
     D : its rows with y = -1/+1, a regression's targets, or 0 for novelty detection
     problem : with the bounds of the coefficients of both sides
-    name : the class with y = +1, or both classes of a pair; empty if there is one subtask only
+    name : the class with y = +1, or both classes of a pair; empty if is_only
+    is_only : whether the training has no other subtask
     rows : (n,) int64, the row numbers in the whole D, for a pair
     whole_matrix : returns the kernel values of the whole D, in the precision of the layout; None:
         the subtask has its own
@@ -70,6 +71,7 @@ class Subtask:
     D: Dataset
     problem: Problem
     name: str = ""
+    is_only: bool = True
     rows: np.ndarray | None = None
     whole_matrix: Callable[[bool], KernelMatrix] | None = None
 
@@ -208,21 +210,23 @@ class Subtasks:
             return Subtask(one_class(D) if self.params.task == "one-class" else D, problem)
         first, other = self.sides[number]
         names = [self.labels[side] for side in (first, other) if side is not None]
-        name = " / ".join(names) if len(self) > 1 else ""
+        is_only = len(self) == 1
+        name = "" if is_only else " / ".join(names)
         if not self.of_pairs:
-            matrix = self.matrix if name and D.n <= FLOAT64_ROWS else None
-            return Subtask(one_versus_rest(D, first), problem, name, whole_matrix=matrix)
+            matrix = None if is_only or D.n > FLOAT64_ROWS else self.matrix
+            rest = one_versus_rest(D, first)
+            return Subtask(rest, problem, name, is_only, whole_matrix=matrix)
         assert other is not None
         if D.n <= FLOAT64_ROWS:
             rows = np.flatnonzero((self._classes == first) | (self._classes == other))
             pair = D.subset(D.mask(rows)).relabel(np.where(D.targets == first, 1.0, -1.0))
-            return Subtask(pair, problem, name, rows, self.matrix)
+            return Subtask(pair, problem, name, is_only, rows, self.matrix)
         D, rows = self.group_rows().pair(first, other)
         if D.n <= FLOAT64_ROWS:
             D = D.single_threaded().in_memory()
         if self.D.own_weights is not None:
             D = D.reweighted(self.D.own_weights[rows])
-        return Subtask(D, problem, name, rows)
+        return Subtask(D, problem, name, is_only, rows)
 
     @cached_property
     def _classes(self) -> np.ndarray:

@@ -42,7 +42,7 @@ OTHER_ENDS = (
     "no progress",
     "time limit",
     "iteration limit",
-    "limit of float64",
+    "the proven gap is above",
     "no margin",
     "interrupted",
 )
