@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from randsvm.errors import ParameterError
+from randsvm.errors import ParameterError, suggestion
 from randsvm.events import Watch, check, silent
 from randsvm.parameters.option import grid, make_parameters, option_fields
 from randsvm.parameters.rounds import StopParams
@@ -170,11 +170,7 @@ def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
     values = {}
     for name, value in given.items():
         if name not in kinds:
-            import difflib
-
-            near = difflib.get_close_matches(name, kinds, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"there is no option {name!r}{hint}")
+            raise TypeError(f"there is no option {name!r}{suggestion(name, kinds)}")
         kind, may_be_none = kinds[name]
         if value is None and not may_be_none:
             raise ParameterError(f"{name} must have a value, got None")

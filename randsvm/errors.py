@@ -6,6 +6,8 @@ data are also ValueErrors.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 MAX_QUOTED_BYTES = 40  # bytes of a token that a message shows
 
 
@@ -42,6 +44,27 @@ def shortened(token: str | bytes) -> str:
     text = content[:MAX_QUOTED_BYTES].decode("utf-8", "backslashreplace")
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text + "..." if len(content) > MAX_QUOTED_BYTES else text
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a question about the known word that is most like a mistyped one.
+
+    Parameters
+    ----------
+    word : str
+        The mistyped word.
+    known : iterable of str
+        The words that exist.
+
+    Returns
+    -------
+    str
+        ": did you mean 'gamma'?", or nothing if no word is like it.
+    """
+    import difflib
+
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f": did you mean {near[0]!r}?" if near else ""
 
 
 class RandsvmError(Exception):

@@ -55,6 +55,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "svg.fonttype": "none",
     "figure.constrained_layout.use": True,
+    "axes.prop_cycle": f"cycler(color={list(COLOURS)}, linestyle={['-', '--'] * 4})",
 } | dict.fromkeys(
     ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
 )
@@ -512,24 +513,30 @@ def _draw_confusion(axis: Any, rows: Rows, f: np.ndarray) -> None:
 
 
 def _draw_roc(axis: Any, rows: Rows, f: np.ndarray) -> None:
-    options = {"sample_weight": rows.weights, "drop_intermediate": False}
-    false, true, _ = metrics.roc_curve(rows.y == 0, _of_two(f), **options)
-    axis.plot(100 * false, 100 * true, color=COLOURS[0])
-    axis.plot([0, 100], [0, 100], ":", color=INK, linewidth=0.8)
     name, other = map(shortened, rows.fitted.model.labels)
-    title = f"ROC of {name}: area {metrics.auc(false, true):.4f}"
-    _label(axis, f"rows of {other} taken for it, %", f"rows of {name} found, %", title)
+    drawn = metrics.RocCurveDisplay.from_predictions(
+        rows.y == 0,
+        _of_two(f),
+        name=name,
+        sample_weight=rows.weights,
+        drop_intermediate=False,
+        plot_chance_level=True,
+        chance_level_kw={"color": INK, "linestyle": ":", "linewidth": 0.8},
+        ax=axis,
+    )
+    title = f"ROC of {name}: area {drawn.roc_auc:.4f}"
+    axes = f"share of the rows of {other} taken for it", f"share of the rows of {name} found"
+    _label(axis, *axes, title)
 
 
 def _draw_precision_recall(axis: Any, rows: Rows, f: np.ndarray) -> None:
-    for code, line in ((0, "-"), (1, "--")):
-        scored, weights = (rows.y == code, _of_two(f) * (1 - 2 * code)), rows.weights
-        precision, recall, _ = metrics.precision_recall_curve(*scored, sample_weight=weights)
-        area = metrics.average_precision_score(*scored, sample_weight=weights)
-        label = f"{shortened(rows.fitted.model.labels[code])}: area {area:.4f}"
-        style = {"color": COLOURS[code], "drawstyle": "steps-post", "label": label}
-        axis.plot(100 * recall, 100 * precision, line, **style)
-    _label(axis, "recall, %", "precision, %", "Precision and recall", "lower left")
+    for code, f_of_class in enumerate((_of_two(f), -_of_two(f))):
+        drawn = metrics.PrecisionRecallDisplay.from_predictions(
+            rows.y == code, f_of_class, sample_weight=rows.weights, ax=axis
+        )
+        name = shortened(rows.fitted.model.labels[code])
+        drawn.line_.set_label(f"{name}: area {drawn.average_precision:.4f}")
+    _label(axis, "recall", "precision", "Precision and recall", "lower left")
 
 
 def _draw_decision_values(axis: Any, rows: Rows, f: np.ndarray) -> None:

@@ -128,7 +128,7 @@ def test_weights_are_a_dictionary(weights):
     ("options", "error", "message"),
     [
         ({"algorithm": "smo"}, ParameterError, "expected algorithm .*, found 'smo'"),
-        ({"gama": 5}, TypeError, "there is no option 'gama'; did you mean 'gamma'"),
+        ({"gama": 5}, TypeError, "there is no option 'gama': did you mean 'gamma'"),
         ({"working_set": 5}, TypeError, "there is no option 'working_set'"),
         ({"C": -1}, ParameterError, "must be > 0"),
         ({"gamma": ["scale", 0.1]}, ParameterError, r"scale or auto, found \['scale', 0.1\]"),

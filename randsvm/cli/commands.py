@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import inspect
 import re
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from randsvm.errors import suggestion
 from randsvm.files import file_exists
 from randsvm.parameters.option import GROUPS, OUTPUT, Option
 from randsvm.parameters.values import BALANCED
@@ -192,11 +192,9 @@ class Commands(click.Group):
         if args == ["-h"]:
             args = ["--help"]
         elif args and args[0] not in (*self.commands, "--help", "--help-all", "--version"):
-            near = difflib.get_close_matches(args[0], self.commands, 1)
+            near = suggestion(args[0], self.commands)
             if near and not re.search(r"^-|\.", args[0]) and not file_exists(args[0]):
-                raise click.UsageError(
-                    f"neither a file nor {self.metavar} {args[0]!r}: did you mean {near[0]!r}?", ctx
-                )
+                raise click.UsageError(f"neither a file nor {self.metavar} {args[0]!r}{near}", ctx)
             args = [self.plain, *args]
         return super().parse_args(ctx, args)
 

@@ -60,7 +60,8 @@ def epoch(event: Epoch) -> Iterable[str]:
 
 def updated(event: Updated) -> Iterable[str]:
     loss = _progressive(event.loss, event.errors)
-    yield f"{event.seconds:7.2f} s  {event.rows:,} rows  of the last {event.last:,}: {loss}"
+    rows = counted(event.rows, "row")
+    yield f"{event.seconds:7.2f} s  {rows}  of the last {event.last:,}: {loss}"
 
 
 def trained(event: Trained) -> Iterable[str]:
@@ -79,8 +80,9 @@ def trained(event: Trained) -> Iterable[str]:
         facts.append(f"training error {event.error:.3%}")
     if event.squared_error is not None:
         facts.append(f"mean squared error {event.squared_error:.6g}")
-    if event.primal is None:
-        facts.append(_progressive(event.progressive_loss or 0.0, event.progressive_errors))
+    if event.primal is None and event.progressive_loss is not None:
+        facts.append(_progressive(event.progressive_loss, event.progressive_errors))
+    facts = facts or ["not evaluated"]
     yield f"{event.model}{'' if event.saved else ' (not written)'}: {', '.join(facts)}"
     if event.primal is not None:
         yield f"{_objectives(event)}  J = P/(C n) = {event.J:.6g}"

@@ -675,8 +675,8 @@ class UpdateRun(TrainingRun):
         return Trained(
             model=self.path or IN_MEMORY,
             steps=steps,
-            progressive_loss=loss,
-            progressive_errors=None if self.old.is_regression else errors,
+            progressive_loss=loss if steps else None,
+            progressive_errors=errors if steps and not self.old.is_regression else None,
             stopped=str(stopped),
             seconds=self.clock.seconds,
         )

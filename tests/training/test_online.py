@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import sgd_reference
 from commands import run_train
-from learning import learn
+from learning import learn, read_log
 from liblinear import liblinearutil
 from scipy import sparse
 from trainings import SgdSchedule
@@ -217,6 +217,18 @@ def test_options_without_effect_are_noted_and_not_in_the_printed_command(case, c
     assert "note: -t has no effect with --update\n" in said
     assert "note: --seed has no effect with --update\n" in said
     assert 'configuration "sgd -w +2 3 --update MODEL"\n' in new.read_text()
+
+
+def test_an_update_without_rows_reports_no_loss(case, tmp_path, capsys):
+    empty, new, log = tmp_path / "empty", tmp_path / "new", tmp_path / "log"
+    empty.touch()
+    run_train("sgd", "--update", case.old, "--log", log, empty, new)
+    said = capsys.readouterr().err
+    assert f"{new}: not evaluated\n" in said
+    (end,) = (one for one in read_log(log) if one["event"] == "trained")
+    assert end["progressive_loss"] is end["progressive_errors"] is None
+    old, model = (randsvm.load(str(path)).model for path in (case.old, new))
+    assert (old.w == model.w).all()
 
 
 def test_an_update_of_a_table_model_reads_the_columns_of_the_model(tmp_path, capsys):
