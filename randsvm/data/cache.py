@@ -34,7 +34,7 @@ from randsvm.parameters.run import Resources
 # then the features, the table of chunks (see ChunkEntry) and the groups of rows, as numpy saves
 # arrays; the sha256 of the footer and its length in bytes.
 KIND = b"randsvm cache "
-MAGIC = KIND + b"10\n"
+MAGIC = KIND + b"11\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + LENGTH
 PLACE = "the cache"

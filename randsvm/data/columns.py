@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -155,21 +154,20 @@ class Columns:
             len(unlabelled): (unlabelled, "without the label"),
         }
 
-    def to_json(self) -> str:
-        """Return the text that `from_json` reads."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of JSON that `from_json` reads."""
         columns = [
             {name: value for name, value in vars(column).items() if value is not None}
             for column in self.columns
         ]
         found = {**vars(self), "columns": columns}
         optional = "others", "missing"
-        return json.dumps({key: found[key] for key in found if found[key] or key not in optional})
+        return {key: found[key] for key in found if found[key] or key not in optional}
 
     @staticmethod
-    def from_json(text: str) -> Columns:
-        """Return the columns of a model. Raise ValueError for another text."""
+    def from_json(found: Any) -> Columns:
+        """Return the columns of a model. Raise ValueError for another object."""
         try:
-            found = json.loads(text)
             columns, label = tuple(map(_column, found["columns"])), found["label"]
             given, missing = found.get("others", []), found.get("missing", [])
             others = tuple(sorted((position, name) for position, name in given))
@@ -191,8 +189,9 @@ class Columns:
             )
             if not valid:
                 raise TypeError
-        except (TypeError, KeyError, ValueError, RecursionError):
-            raise ValueError(f"expected the columns of a table, found {text[:40]!r}") from None
+        except (TypeError, KeyError, ValueError):
+            shown = str(found)[:40]
+            raise ValueError(f"expected the columns of a table, found {shown}") from None
         own = {"columns": columns, "others": others, "missing": tuple(missing)}
         return Columns(found["format"], found["header"], label, found["fill"], **own)
 

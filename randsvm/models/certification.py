@@ -418,15 +418,17 @@ class Judge:
         # The width of the tube of nu-SVR follows from the residuals of all rows.
         self.finds_tube = model.nu and model.is_regression
 
-    def _rows_of(
-        self, machine: Machine, y: np.ndarray, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return y of some rows in a machine, and their weights, 0 for rows of other classes."""
+    def _rows_of(self, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return y of some rows in each machine, and their weights, 0 for rows of other classes.
+
+        Both are (m, machines).
+        """
+        y, weights = y[:, None], weights[:, None]
         if self.model.prediction_type != "svc":
-            return np.zeros(len(y)) if self.model.is_one_class else y, weights
-        first = y == machine.first
-        mine = first | (y == machine.other) | (machine.other is None)
-        return np.where(first, 1.0, -1.0), np.where(mine, weights, 0.0)
+            return np.zeros_like(y) if self.model.is_one_class else y, weights
+        first, other = np.array([(one.first, one.other) for one in self.machines], float).T
+        mine = (y == first) | (y == other) | np.isnan(other)
+        return np.where(y == first, 1.0, -1.0), np.where(mine, weights, 0.0)
 
     # --- sums over rows -------------------------------------------------------------------------
 
@@ -438,28 +440,30 @@ class Judge:
         f, sizes = model.decision_and_sizes(rows.X, rows.extra)
         assert block.weights is not None, "RowFiles gives all rows weights"
         y, weights = block.y[part], block.weights[part]
-        b, width, target = float(np.abs(model.b).max()), self.params.epsilon + 1.0, 0.0
+        b, width = float(np.abs(model.b).max()), self.params.epsilon + 1.0
+        own, costs = self._rows_of(y, weights)
         errors = self._errors(self.totals, rows.X, rows.extra, sizes)
-        losses = np.zeros((2, 2, f.shape[1]))
-        for k, machine in enumerate(self.machines):
-            own, costs = self._rows_of(machine, y, weights)
-            error = offset_error(errors[:, k], own, f[:, k] - model.b[k], b, width)
-            losses[..., k] = self._losses(own, costs, f[:, k], error)
-            target = max(target, float(np.abs(own).max(initial=0.0)))
+        errors = offset_error(errors, own, f - model.b, b, width)
+        lost = self.loss.loss(own, f)
+        most = np.maximum(self.loss.loss(own, f - errors), self.loss.loss(own, f + errors))
+        # The bounds of a regression are equal on both sides.
+        sides = np.array([np.where(own >= 0, costs, 0.0), np.where(own < 0, costs, 0.0)])
+        losses = np.einsum("pmk,smk->psk", [lost, most - lost], sides)
         residuals = np.empty((3, 0))
         if self.finds_tube:
-            residuals = np.array([y - f[:, 0], weights, error])
+            residuals = np.array([y - f[:, 0], weights, errors[:, 0]])
         counts = np.array([weights.sum()])
         if model.prediction_type == "svc":
             counts = np.bincount(y.astype(np.int64), weights, len(model.labels))
         if model.has_row_numbers:
             # As in the training, objectives of one-class do not count as 0 then.
-            diagonal, most = 0.0, float(np.abs(text[2][text[1] != 0]).max(initial=0.0))
+            diagonal, entry = 0.0, float(np.abs(text[2][text[1] != 0]).max(initial=0.0))
         else:
             with np.errstate(over="ignore"):
                 K = model.kernel.diagonal(squared_norms(rows.X) + rows.extra)
-            diagonal, most = float(K.sum()), float(K.max(initial=0.0))
-        matches, largest = self.index.find(rows, numbers, y, weights), np.array([most, target])
+            diagonal, entry = float(K.sum()), float(K.max(initial=0.0))
+        largest = np.array([entry, np.abs(own).max(initial=0.0)])
+        matches = self.index.find(rows, numbers, y, weights)
         return RowSums(losses, len(f), counts, diagonal, largest, residuals, matches)
 
     def _errors(
@@ -481,16 +485,6 @@ class Judge:
         rows = RowSizes(norm, X.shape[1] + 1, size)
         error = sum_error(model.float64_layout, rows, Z.shape[0], sums=2 * len(totals))
         return error.of(np.abs(sizes), totals)
-
-    def _losses(
-        self, y: np.ndarray, weights: np.ndarray, f: np.ndarray, errors: np.ndarray
-    ) -> np.ndarray:
-        """Return `losses` of RowSums for one machine, (2, 2); y, weights: see `_rows_of`."""
-        lost = self.loss.loss(y, f)
-        most = np.maximum(self.loss.loss(y, f - errors), self.loss.loss(y, f + errors))
-        # The bounds of a regression are equal on both sides.
-        sides = np.array([np.where(y >= 0, weights, 0.0), np.where(y < 0, weights, 0.0)])
-        return np.array([sides @ lost, sides @ (most - lost)])
 
     # --- machines -------------------------------------------------------------------------------
 
@@ -522,11 +516,11 @@ class Judge:
         groups, matches, count = self.index.groups, found.matches, self.index.count
         # One support vector stands for its group.
         first = np.unique(groups, return_index=True)[1]
-        for k, machine in enumerate(self.machines):
-            y, weights = self._rows_of(machine, matches.y, matches.weights)
-            mine = weights > 0
+        y, weights = self._rows_of(matches.y, matches.weights)
+        for k, of in enumerate(weights.T):
+            mine = of > 0
             rows = SupportVectorRows(
-                matches.groups[mine], y[mine], weights[mine], matches.distances[mine]
+                matches.groups[mine], y[mine, k], of[mine], matches.distances[mine]
             )
             near.append(feasible_near(tasks[k], rows, groups, beta[:, k], count))
             if near[k].groups is not None:

@@ -149,7 +149,7 @@ def trailer_of(model: Model, has_labels: bool, **own: Any) -> dict[str, Any]:
         "index_base": model.index_base,
         "values": "float64" if model.float64 else None,
         "features": None if model.seen is None else runs_of(model.seen),
-        "columns": None if columns is None else json.loads(columns.to_json()),
+        "columns": None if columns is None else columns.to_json(),
         "scale": None if scaling is None else scaling.name,
         "scale_shift": None if scaling is None else scaling.shift,
         "scale_factor": None if scaling is None else scaling.factor,
@@ -340,7 +340,7 @@ class Header:
             "conformal": None
             if scores is None or ranks is None
             else NonconformityScores(scores, ranks),
-            "columns": None if columns is None else Columns.from_json(json.dumps(columns)),
+            "columns": None if columns is None else Columns.from_json(columns),
             "metadata": self.trailer,
         }
 

@@ -98,7 +98,7 @@ class Task:
             lower = np.where(positive, 0.0, -self.bounds[1])
             upper = np.where(positive, self.bounds[0], 0.0)
         else:
-            lower, upper = np.full(len(y), -self.bounds[1]), np.full(len(y), self.bounds[0])
+            lower, upper = np.full(y.shape, -self.bounds[1]), np.full(y.shape, self.bounds[0])
         return (lower, upper) if weights is None else (lower * weights, upper * weights)
 
     def loss(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
