@@ -544,9 +544,6 @@ def complaints(
     # Bounds of the rounding of P and D as printed.
     e_P, e_D = (metadata.get(name, 0) for name in ("primal_error", "dual_error"))
     e_P, e_D = (np.inf if bound is None else bound for bound in (e_P, e_D))
-    if case.task == "nu-svc" and written.tube is None:
-        # `primal` takes the best tube. That of the run is the best by its own rounded sums.
-        e_P = 3 * e_P
     notices = " ".join(event["text"] for event in events if event["event"] == "notice")
     if not np.isfinite([*emitted.values(), e_P, e_D]).all():
         # Nothing is certified where rounding exceeds the objectives, and the run says so, or where
@@ -560,7 +557,10 @@ def complaints(
         yield from infeasible(case, beta, own_dual)
     elif case.reduce != "auto" and np.count_nonzero(beta) > int(case.reduce or 0):
         yield f"{np.count_nonzero(beta)} support vectors after --reduce {case.reduce}"
-    if abs(emitted["primal"] - P) > slack + e_P:
+    # P of the best tube is below that of the tube of an unfinished nu-svc, which the file lacks.
+    is_lowest = case.task == "nu-svc" and written.tube is None
+    above = 0.0 if is_lowest else emitted["primal"] - P
+    if max(above, P - emitted["primal"]) > slack + e_P:
         yield f"P {emitted['primal']:.10g} reported, of the model {P:.10g}"
     if written.sure and own_dual and emitted["dual"] < D - slack - e_D:
         yield f"D {emitted['dual']:.10g} reported, of the model {D:.10g}"
