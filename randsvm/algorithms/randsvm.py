@@ -35,7 +35,7 @@ from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.kernels.expansion import Expansion
 from randsvm.parameters.svm import Problem
-from randsvm.svm.blocks import Blocks
+from randsvm.svm.blocks import BlockChoice
 from randsvm.svm.running_values import Coefficients
 from randsvm.svm.scan import Scan, ScanResult
 from randsvm.svm.solution import KernelSolution, Step
@@ -206,7 +206,7 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> S
     several of them, which are solved at the same time.
     """
     step, W = run.first_step(start, r)                        # SV = svmlearn(a random subset of D)
-    blocks = Blocks(run.scan, run.rng, r)
+    blocks = BlockChoice(run.scan, run.rng, r)
     while True:                                               # while gap > the gap asked for
         SV, V = run.violators(step, _order(W), r)             #     V = violators(D, SV)
         yield SV, V

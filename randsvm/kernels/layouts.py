@@ -575,8 +575,8 @@ def choose_layout(
     elif not is_rbf:
         layout = Blocks(kernel, dtype)
     else:
-        # The limit applies to rows before centring. If only centred rows are below it, the kernel
-        # is narrow and cells are faster: covtype, gamma 32, takes 1.5 instead of 2.0 s.
+        # FLOAT32_LIMIT is tested without a centre here. If only centred rows are below it, the
+        # kernel is narrow and cells are faster: covtype, gamma 32, takes 1.5 instead of 2.0 s.
         if few_nonzeros and is_accurate(Nonzeros(kernel, dtype)):
             usual = usual_values(sample) if is_single and sample is not None else None
             return Nonzeros(kernel, dtype, usual)

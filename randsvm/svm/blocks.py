@@ -43,10 +43,10 @@ BLOCK_COUNT, WIDER = 4, 2
 # On 100,000 rows of covtype, one seed of three takes 81 rounds with 0.2 and 99 with 0.1. A trial of
 # blocks in place of the measurement changes 18% more coefficients on twonorm.
 MAX_COUPLING = 0.2
-# Two rounds without progress leave more than this part of P - D. The next rounds then solve one
-# block: each block keeps its own sum of beta, so rounds of several blocks cannot move it between
-# blocks. Two rounds are compared because P may rise in one. Measured on covtype with C = 1, 10 and
-# 100: mostly 0.4 to 0.9.
+# Blocks have stalled if P - D is above this part of P - D two rounds before: P may rise in one
+# round. The next rounds then solve one block: each block keeps its own sum of beta, so rounds of
+# several blocks cannot move it between blocks. Measured on covtype with C = 1, 10 and 100: mostly
+# 0.4 to 0.9.
 STALLED = 0.99
 # Blocks are used only if r is at least this: blocks of fewer than half as many rows cost more than
 # they save.
@@ -58,7 +58,7 @@ MIN_SPLIT_ROWS = 500
 WHOLE_STEPS_SHARE = 0.9
 
 
-class Blocks:
+class BlockChoice:
     """The choice, round by round, between a working set of r rows and one of several blocks.
 
     While blocks are not used, the coupling is measured after rounds 1, 3, 7, 15 and so on: a step

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,9 +42,25 @@ from randsvm.svm.tasks import Task
 LARGEST_ERROR = 1e300
 
 
-# Sums over the rows of each shard: residuals as computed; by how much they may rise; |beta| times
-# the error of u; |beta u|; |y beta| + epsilon |beta|; the number of rows whose residual may rise.
-Sums: TypeAlias = "list[tuple[float, ...]]"
+class ResidualSums(NamedTuple):
+    """Sums over some rows.
+
+    residuals: as computed. rise: by how much they may rise. norm_error: |beta| times the error of
+    u. u_size: |beta u|. linear_size: |y beta| + epsilon |beta|. may_rise: the number of rows whose
+    residual may rise.
+    """
+
+    residuals: float
+    rise: float
+    norm_error: float
+    u_size: float
+    linear_size: float
+    may_rise: float
+
+    @staticmethod
+    def total(shards: list[ResidualSums]) -> ResidualSums:
+        """Return the sums over the rows of all shards."""
+        return ResidualSums(*np.sum(shards, axis=0).tolist())
 
 
 @dataclass(frozen=True)
@@ -63,19 +79,19 @@ class ResidualQuery:
     primal_only: bool = False
     rescaling: float = 0.0
 
-    def __call__(self, values: ShardValues) -> Sums:
+    def __call__(self, values: ShardValues) -> list[ResidualSums]:
         computed, most, error = self.bounds(values)
         return self.sums(values, computed, most - computed, np.abs(values.beta) * error)
 
     def sums(
         self, values: ShardValues, computed: np.ndarray, rise: np.ndarray, norm: np.ndarray
-    ) -> Sums:
-        """Return the sums; the arrays have the first three columns of each row."""
+    ) -> list[ResidualSums]:
+        """Return the sums over the rows of a shard, of which each array has one term."""
         size = np.abs(values.beta)
         linear = size * np.abs(values.y) + self.task.epsilon * size
         count = int(np.count_nonzero(rise))
         sums = computed.sum(), rise.sum(), norm.sum(), size @ np.abs(values.u), linear.sum(), count
-        return [tuple(map(float, sums))]
+        return [ResidualSums(*map(float, sums))]
 
     def bounds(self, values: ShardValues) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the residual of each row as computed, its largest value, and the error of u;
@@ -116,7 +132,8 @@ FAILURE = 1e-14
 # Both sums of a sample, of the rise of residuals and of |beta| times the error of u, are wrong with
 # half of it.
 LOG_FAILURE = math.log(2 / FAILURE)
-# A sample serves P - D: the error of D alone may be larger by 1 / DUAL_SHARE.
+# The sample is drawn for P - D. The bound of D from the same rows may be 1 / DUAL_SHARE times as
+# wide.
 DUAL_SHARE = 0.05
 
 
@@ -142,10 +159,11 @@ class Sharpened:
     draw: Draw
     q: float
 
-    def __call__(self, values: ShardValues) -> Sums:
+    def __call__(self, values: ShardValues) -> list[ResidualSums]:
         query, q, size = self.query, self.q, np.abs(values.beta)
         computed, most, error = query.bounds(values)
         rise, norm = most - computed, size * error
+        # Without a sample only P of a reduced machine depends on the rounding of |w|^2.
         share = DUAL_SHARE if q or query.primal_only else 0.0
         w = rise + share * norm
         keys = self.draw.keys(values.shard.start, values.shard.stop) * 2.0**-64
@@ -161,7 +179,8 @@ class Sharpened:
             risen = np.maximum(most - computed[rows], 0.0)
             moved = size[rows] * (np.abs(u - values.u[rows]) + error)
             rise[rows] = np.where(certain, most - exact, self._weighed(risen, w))
-            norm[rows] = np.where(certain, moved, self._weighed(share * moved, w) / (share or 1.0))
+            of_others = self._weighed(DUAL_SHARE * moved, w) / DUAL_SHARE
+            norm[rows] = np.where(certain, moved, of_others)
             computed[rows] = np.where(certain, exact, computed[rows])
         return query.sums(values, computed, rise, norm)
 

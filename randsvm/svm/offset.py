@@ -26,14 +26,10 @@ WINDOW_GROWTH = 16.0
 # holds half as many if they are spread evenly.
 MAX_BREAKPOINTS = 32768
 # A slope below this share of the sum of all bounds is rounding. Each addition errs by at most 2^-53
-# of its sum, which is at most the sum of the bounds that it adds up. A shard adds up to 8,192 rows
-# one by one, and up to 8,191 more for each time that its rows were copied (`Dataset.regrouped`,
-# `RowsByClass`). The search adds up to MAX_BREAKPOINTS breakpoints and one slope a shard. For 10^8
-# rows that is at most (8,192 + 32,768 + 12,208) 2^-53 = 5.9e-12, and 6.8e-12 with the 16,383 rows
-# of one copy. Four copies leave it below 1e-11. Sums of equal bounds, whose errors do not cancel,
-# reach 2e-13 in a shard of 8,192 rows and 9e-13 in the search. If such a slope is not due to
-# rounding, the midpoint of its interval raises P by at most this share of the sum of all bounds
-# times half of the interval.
+# of the sum of all bounds. For 10^8 rows a shard makes at most 8,192 additions (16,383 after a
+# copy), and the search MAX_BREAKPOINTS and one for each of 12,208 shards: in all at most 6.8e-12.
+# If such a slope is not due to rounding, the midpoint of its interval raises P by at most this
+# share of the sum of all bounds times half of the interval.
 SLOPE_ROUNDING = 1e-11
 
 

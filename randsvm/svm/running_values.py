@@ -219,7 +219,7 @@ class Coefficients:
 
 
 class Added(NamedTuple):
-    """The passes, the centres, and the sum of |difference_j| that were added to u."""
+    """What u was summed from: the numbers of passes and of centres, and sum |difference_j|."""
 
     passes: int = 0
     centres: int = 0
@@ -427,10 +427,10 @@ class RunningValues:
             # The bound of the errors of u follows from the second sum of every row. In float64, and
             # for kernels whose values have no bound of their own, a bound for all rows does.
             sums = np.column_stack([difference, np.abs(difference)])
-        # The expansion has no name here, so that `refine` frees it before it makes that in float64.
+        # The expansion has no name here, so that `refine` frees it before it makes the float64 one.
         self.values.change(partial(ShardValues.add, expansion=Expansion(layout, Z, sums)))
-        # Shards apply a change when they are next asked. They do it now, in any precision:
-        # the time counts for this step, and after an exception u is known to be unsettled.
+        # Shards apply a change when they are next asked. This question makes them do it now. So its
+        # time counts for this step, and an exception comes while `settled` is False.
         u = self.u_of(self.audit.rows, "scanning")
         if layout.dtype is np.float32 and not self._passes_audit(Z, difference, u):
             self.refine()

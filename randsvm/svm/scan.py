@@ -34,8 +34,8 @@ from randsvm.svm.certificate import (
     DUAL_SHARE,
     LOG_FAILURE,
     ResidualQuery,
+    ResidualSums,
     Sharpened,
-    Sums,
     change_of_dual,
     largest_value,
 )
@@ -60,16 +60,17 @@ from randsvm.svm.working_set import (
 )
 
 # An evaluation computes some u in float64 if the bounds of float32 leave a gap above this multiple
-# of the gap of the running values; of more than FEW_LOOSE rows only if the proven gap is also above
-# the one asked for.
+# of the gap of the running values.
 LOOSE_GAP = 1.05
-# A sample of rows may raise P - D by this share of what the gap leaves. It is drawn if more than
-# FEW_LOOSE rows show rounding, and if it has at most the share MOST_DRAWN of them. Otherwise all of
-# them are computed.
-SAMPLED_ROOM, FEW_LOOSE, MOST_DRAWN = 0.75, 4096, 0.75
+# If more rows than this show rounding, they are computed only if the proven gap is also above the
+# one asked for, and then only a sample of them.
+FEW_LOOSE = 4096
+# A sample may raise P - D by at most this share of the room that the rest leaves below the gap
+# asked for. A sample of more than the share MOST_DRAWN of the rows is not drawn: all are computed.
+SAMPLED_ROOM, MOST_DRAWN = 0.75, 0.75
 # A side with fewer violators than this share of the other side's gets its steepest rows instead.
-# With 1 a9a, checkerboard, twonorm and covtype (30,000 rows) take as many rounds, and 100,000 rows
-# of covtype 175 instead of 133 with one seed of three.
+# With BALANCED_SHARE = 1, a9a, checkerboard, twonorm and covtype (30,000 rows) take as many rounds,
+# and 100,000 rows of covtype take 175 instead of 133 with one seed of three.
 BALANCED_SHARE = 0.25
 NOT_SOLVED = "LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: "
 # The time of a scan of fewer changes than this does not predict the time of a full scan.
@@ -146,7 +147,10 @@ class Scan(RunningValues):
         )
 
     def make_step(self, step: Step) -> int:
-        """Make the step: advance u by the coefficients that change, and return their number."""
+        """Make the step, and return the number of coefficients that change.
+
+        u advances by these, or is computed from scratch if they are as many as all.
+        """
         points = step.points
         assert points.beta is not None
         # An exception, as that of a time limit, may leave u between two solutions.
@@ -164,7 +168,7 @@ class Scan(RunningValues):
     def find_violators(
         self, collector: Collector, tolerance: float | None = None
     ) -> tuple[KernelSolution, ScanResult]:
-        """Return the current solution and V, without a step."""
+        """Scan D without a step; return the current solution with its b, and V."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
         task = self.task
         primal, before, offsets, asked = 0.0, task.group_offsets(self.b), [], []
@@ -176,6 +180,7 @@ class Scan(RunningValues):
                 partial(violations, task=group, b=offset, tolerance=tolerance, collector=collector)
             )
             loss = sum_in_order(shard[0] for shard in found.sums)
+            # For a nu task the two terms add up to a / 2 (b + tube) - a / 2 (b - tube) = a tube.
             primal += loss + group.coefficient_sum * offset
             asked.append((group, found))
             offsets.append(offset)
@@ -246,7 +251,7 @@ class Scan(RunningValues):
         wanted = least if gap is None or running.gap > gap else gap
         if not self._can_sharpen or (not query.primal_only and proven.gap <= least):
             return
-        q, rows = sample_of(sums, proven, wanted)
+        q, rows = sample_of(ResidualSums.total(sums), proven, wanted)
         if rows > FEW_LOOSE and proven.gap <= wanted and not query.primal_only:
             return
         sums = self.ask(self._sharpened(solution, query, q), "evaluating")
@@ -255,7 +260,8 @@ class Scan(RunningValues):
         yield solution, replace(V, certificate=best)
 
     def examine(self, solution: KernelSolution) -> tuple[KernelSolution, ScanResult]:
-        """Return the solution with the b of least P, and V, by running values."""
+        """Return to a solution and scan D, unless that was the last scan; return it with its b,
+        and V."""
         if self.latest is not None:
             found, V, tolerance = self.latest
             if found is solution and tolerance == self.problem.tolerance:
@@ -317,7 +323,7 @@ class Scan(RunningValues):
         solution: KernelSolution,
         running: Certificate,
         query: ResidualQuery,
-        sums: Sums,
+        sums: list[ResidualSums],
         q: float = 0.0,
     ) -> Certificate:
         """Return the certificate of the current coefficients with bounds of all rounding.
@@ -326,7 +332,7 @@ class Scan(RunningValues):
         """
         task, b = query.task, query.b
         additions = len(sums) + max(shard.stop - shard.start for shard in self.D.shards)
-        residuals, rise, norm_error, u_size, linear_size, _ = np.sum(sums, axis=0).tolist()
+        residuals, rise, norm_error, u_size, linear_size, _ = ResidualSums.total(sums)
         undrawn = SPARE * q * LOG_FAILURE
         norm_error += addition_error(additions, u_size) + undrawn / DUAL_SHARE
         most = residuals + rise + undrawn
@@ -387,7 +393,10 @@ class Scan(RunningValues):
         return change_of_dual(task, y, beta, solution.weights, offset)
 
     def step_to(self, solution: KernelSolution | None) -> Step:
-        """Return the step from the current coefficients to a solution; None: to coefficients 0."""
+        """Return the step from the current coefficients to a solution, and leave u as it is.
+
+        None: to coefficients 0.
+        """
         now, then = self.coefficients, Coefficients()
         if solution is not None:
             then = Coefficients(solution.rows, solution.beta)
@@ -396,7 +405,7 @@ class Scan(RunningValues):
         return Step(replace(self.rows(rows), beta=now.of(rows)), then.of(rows), reduced=reduced)
 
     def return_to(self, solution: KernelSolution) -> None:
-        """Make the coefficients those of an earlier solution, and advance u."""
+        """Make the step to an earlier solution; see `make_step`."""
         now = self.coefficients
         is_same = now.rows is solution.rows and now.beta is solution.beta
         if not (is_same and self.settled):
@@ -425,21 +434,21 @@ class Scan(RunningValues):
         return replace(found, **{name: side})
 
 
-def sample_of(sums: Sums, proven: Certificate, wanted: float) -> tuple[float, float]:
+def sample_of(sums: ResidualSums, proven: Certificate, wanted: float) -> tuple[float, float]:
     """Return the q of Sharpened with which the gap is below the one wanted, and the number of
     rows that are then computed in float64.
 
     A reduced machine, whose gap needs the D of other coefficients, has no sample. sums, proven:
     from the running values.
     """
-    _, rise, norm, _, _, count = np.sum(sums, axis=0).tolist()
+    count, rise = sums.may_rise, sums.rise
     if math.isinf(proven.dual):
         return 0.0, count
     room = wanted * max(abs(proven.primal), abs(proven.dual)) - (proven.largest_distance - rise)
     # A sample leaves D its own error, which makes the divisor of the gap smaller.
     q = SAMPLED_ROOM * room / (1 + wanted / (2 * DUAL_SHARE)) / LOG_FAILURE
     if count > FEW_LOOSE and 0 < q < math.inf:
-        drawn = (rise + DUAL_SHARE * norm) / q
+        drawn = (rise + DUAL_SHARE * sums.norm_error) / q
         if drawn <= MOST_DRAWN * count:
             return q, drawn
     return 0.0, count

@@ -34,9 +34,10 @@ MAX_GRAM_ROWS = 4096
 # last. Measured: with 26 classes (C = 4), 47 of the 325 pairs miss a gap of 0.1% with 2e-4 and none
 # with 1e-4.
 # Losses count C times in P. With a narrow RBF kernel many rows have coefficients of about 1, below
-# C, so that the tolerance that a gap needs is proportional to 1 / C: above FINAL_SOLVE_COST it is
-# smaller, down to MIN_FINAL_SHARE. Measured: with 26 classes, C = 10 and 7,477 support vectors of
-# 15,000 rows, all 325 pairs miss a gap of 0.1% with 1e-4 and none with 5e-5.
+# C, so that the tolerance that a gap needs is proportional to 1 / C: where C is above
+# FINAL_SOLVE_COST, the share falls as 1 / C does, down to MIN_FINAL_SHARE. Measured: with 26
+# classes, C = 10 and 7,477 support vectors of 15,000 rows, all 325 pairs miss a gap of 0.1% with
+# 1e-4 and none with 5e-5.
 SOLVE_SHARE, FINAL_SOLVE_SHARE = 0.1, 1e-4
 FINAL_SOLVE_COST, MIN_FINAL_SHARE = 5.0, 2e-6
 # If there is one problem only, the share is at least GAP_SHARE times the gap that is asked for, for
@@ -102,7 +103,7 @@ def svmlearn(
         values = _centred(problem, points, values)
     # If there are more rows than features, the rounded values belong to no linear kernel.
     singular = problem.kernel == "linear" and scan.D.d < len(points)
-    # Nu tasks compare with the tolerance itself, which stays a small share while violations fall.
+    # There, and in nu tasks, rounding is compared with the tolerance of this solve.
     largest = (share if singular or task.absolute_sum else SOLVE_SHARE) * violation
     if _rounding(diagonal, beta) > largest:
         values, share = _centred(problem, points, values), SOLVE_SHARE

@@ -44,10 +44,10 @@ slack row is a step from the variable and its pivot.
 
 Each solve starts at the coefficients so far, beta0, which makes solutions as exact as float64 where
 float32 rounds Q. A pivot that would leave its box ends at the bound, and the problem is solved
-again from there with another pivot. Of a step that is too long, the share with the largest gain
-remains. LIBSVM's tolerance applies to t, not to beta, so one tolerance
-suits only rooms of a similar size. It is made for the rooms of the variables that violate their KKT
-conditions before the solve. Variables with much smaller rooms wait for the next.
+again from there with another pivot. A step that is too long is shortened to the share with the
+largest gain. LIBSVM's tolerance applies to t, not to beta, so one tolerance suits only rooms of a
+similar size. It is made for the rooms of the variables that violate their KKT conditions before the
+solve. Variables with much smaller rooms wait for the next.
 
 Both need a linear term, which LIBSVM lacks: two pseudo-rows stay at t = 1. Their kernel values with
 a variable sum to the linear term, the first rounded to float32, as LIBSVM stores it, and the second
@@ -55,7 +55,7 @@ with the remainder. They start there, or move there in the first steps, and stay
 is very negative.
 
 Windows are there for their speed: in the middle of a training nearly all coefficients of a working
-set are bounded, no variable can be a pivot for long, and moves that make a pivot leave its box end
+set are bounded, every pivot soon reaches a bound, and moves that make a pivot leave its box end
 early. Moves are faster where boxes differ. Rounds and processor seconds of whole runs, of which
 starting takes 0.2:
 

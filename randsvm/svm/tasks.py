@@ -60,8 +60,10 @@ class Task:
 
     @property
     def groups(self) -> list[Task]:
-        """Return tasks with one sum each. A row whose beta is beyond the bounds of one belongs to
-        the other."""
+        """Return tasks with one sum each.
+
+        A row whose beta is beyond the bounds of one group belongs to the other group.
+        """
         if not self.absolute_sum:
             return [self]
         (positive, negative), half = self.bounds, self.absolute_sum / 2

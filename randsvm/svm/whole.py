@@ -32,7 +32,7 @@ from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import KernelValues, taken
 
 # The most rows of a matrix: its values take 67 MB in float32, and twice that as LIBSVM reads them.
-FLOAT64_ROWS = 4096
+MAX_MATRIX_ROWS = 4096
 # The largest rounding error of u, in tolerances, that is allowed if all coefficients are at their
 # bounds. RBF kernels need no such limit: their rounding was measured to be harmless.
 MAX_ROUNDING = 10.0
@@ -210,7 +210,7 @@ def shares_kernel(D: Dataset, problem: Problem) -> bool:
     D must have few rows. Values of a linear or polynomial kernel must not be so large that float32
     rounds their sums by more than MAX_ROUNDING allows.
     """
-    if D.n > FLOAT64_ROWS or problem.kernel == "precomputed":
+    if D.n > MAX_MATRIX_ROWS or problem.kernel == "precomputed":
         return False
     if problem.kernel in ("rbf", "sigmoid"):
         return True

@@ -21,9 +21,10 @@ from randsvm.data.shard_executor import Shard
 class Side:
     """The rows of a group whose coefficients may rise, or those whose coefficients may fall.
 
-    chosen: the violators that the collector keeps, in its order, with the number of all; or, if the
-    other side has far more, the steepest rows, violators or not. steepest: the row with the
-    steepest slope, violator or not; empty if no coefficient may move to this side.
+    chosen: the violators that the collector keeps, in its order, with the number of all. If the
+    other side has far more, `Scan` replaces them by the steepest rows, violators or not.
+    steepest: the row with the steepest slope, violator or not; empty if no coefficient may move to
+    this side.
     """
 
     chosen: SmallestKeys

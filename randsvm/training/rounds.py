@@ -34,7 +34,7 @@ from randsvm.svm.libsvm import remedy
 from randsvm.svm.scan import Scan, ScanResult, least_norm
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.svm.subproblem import memory_of
-from randsvm.svm.whole import FLOAT64_ROWS, WholeScan
+from randsvm.svm.whole import MAX_MATRIX_ROWS, WholeScan
 from randsvm.svm.working_set import file_order, largest_violation
 from randsvm.training.job import RESERVED_SECONDS, Clock, Job, Stopped, StopReason, TimeLimitError
 from randsvm.training.subtasks import Subtask, Subtasks
@@ -424,10 +424,10 @@ class Rounds:
         shares = self.memory_sharers * (1 + self.begins_on_inner_set)
         self.layout_bytes = self.job.resources.layout_bytes // shares
         subtask, float64 = self.subtask, (self.gap or 1.0) < FLOAT64_GAP
-        fits = subtask.D.n <= min(self.algorithm.r, FLOAT64_ROWS) and not self.begins_on_inner_set
+        most = 0 if self.begins_on_inner_set else min(self.algorithm.r, MAX_MATRIX_ROWS)
         self.scan = (
             WholeScan(subtask.D, subtask.problem, *subtask.kernel_matrix(float64))
-            if fits
+            if subtask.D.n <= most
             else self._new_scan(float64)
         )
         nu_svc = self.subtask.problem.task == "nu-svc"

@@ -42,7 +42,7 @@ from randsvm.svm.kernel_layout import kernel_centres
 from randsvm.svm.running_values import Coefficients
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine, Step
-from randsvm.svm.whole import FLOAT64_ROWS, KernelMatrix
+from randsvm.svm.whole import MAX_MATRIX_ROWS, KernelMatrix
 from randsvm.svm.working_set import WorkingSet
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Subtasks:
 
     def __post_init__(self) -> None:
         # Threads of a pool gain nothing for few rows: starting them takes as long as the work.
-        self.D = D = self.D.single_threaded() if self.D.n <= FLOAT64_ROWS else self.D
+        self.D = D = self.D.single_threaded() if self.D.n <= MAX_MATRIX_ROWS else self.D
         targets = D.targets if self.is_classification else None
         order = [] if targets is None else np.argsort(targets).tolist()
         self.labels = [D.summary.labels[i] for i in order]
@@ -213,16 +213,16 @@ class Subtasks:
         is_only = len(self) == 1
         name = "" if is_only else " / ".join(names)
         if not self.of_pairs:
-            matrix = None if is_only or D.n > FLOAT64_ROWS else self.matrix
+            matrix = None if is_only or D.n > MAX_MATRIX_ROWS else self.matrix
             rest = one_versus_rest(D, first)
             return Subtask(rest, problem, name, is_only, whole_matrix=matrix)
         assert other is not None
-        if D.n <= FLOAT64_ROWS:
+        if D.n <= MAX_MATRIX_ROWS:
             rows = np.flatnonzero((self._classes == first) | (self._classes == other))
             pair = D.subset(D.mask(rows)).relabel(np.where(D.targets == first, 1.0, -1.0))
             return Subtask(pair, problem, name, is_only, rows, self.matrix)
         D, rows = self.group_rows().pair(first, other)
-        if D.n <= FLOAT64_ROWS:
+        if D.n <= MAX_MATRIX_ROWS:
             D = D.single_threaded().in_memory()
         if self.D.own_weights is not None:
             D = D.reweighted(self.D.own_weights[rows])

@@ -23,9 +23,9 @@ CONSTANTS = {
     "data_bytes": ["parameters.run.Resources.data_bytes"],
     "dense_share": ["kernels.random_features.DENSE"],
     "float64_rows": [
-        "svm.whole.FLOAT64_ROWS",
-        "training.rounds.FLOAT64_ROWS",
-        "training.subtasks.FLOAT64_ROWS",
+        "svm.whole.MAX_MATRIX_ROWS",
+        "training.rounds.MAX_MATRIX_ROWS",
+        "training.subtasks.MAX_MATRIX_ROWS",
     ],
     "drawn_share": ["svm.scan.MOST_DRAWN"],
     "few_loose": ["svm.scan.FEW_LOOSE"],
