@@ -20,6 +20,7 @@ import scipy.sparse
 from randsvm import files
 from randsvm.arrays import rows_over
 from randsvm.errors import ContentError, ModelError, ParameterError
+from randsvm.events import PERCENT_SCORES
 from randsvm.models.fitted import FittedModel, decision_values, load
 from randsvm.models.model_text import check_is_not_model
 from randsvm.models.row_files import RowFiles
@@ -309,7 +310,7 @@ def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Fi
         )
     rest = [name for name in varying if name not in shown]
     tried = [one for one in tried if all(one["values"][o] == best["values"][o] for o in rest)]
-    unit = best["score_name"] + ", %" * (best["score_name"] in ("accuracy", "balanced accuracy"))
+    unit = best["score_name"] + ", %" * (best["score_name"] in PERCENT_SCORES)
     chosen = ", ".join(f"{name} = {best['values'][name]:.4g}" for name in [*shown, *rest])
     title = f"chosen: {chosen}\n{best['score_name']} {best['score']:.5g} {_error(best)}"
     size = [min(3.0, max(1.0, len(values[name]) / 6)) for name in shown]

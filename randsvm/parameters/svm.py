@@ -61,15 +61,20 @@ def weights_of_labels(
 ) -> dict[int | str, float]:
     """Return the weight of each label that has one, by its value: 1, +1 and 1.0 name one class.
 
-    Raise ParameterError for a label that is not in `names`.
+    Raise ParameterError for a label that is not in `names`, or that has two weights.
     """
-    found = {label_value(label): weight for label, weight in weights if label != BALANCED}
+    found: dict[int | str, float] = {}
     known = set(map(label_value, names))
-    for label, _ in weights:
-        if label != BALANCED and label_value(label) not in known:
+    for label, weight in weights:
+        value = label_value(label)
+        if label == BALANCED:
+            continue
+        if value not in known:
             more = ", ..." if len(names) > MAX_LISTED_LABELS else ""
             listed = ", ".join(names[:MAX_LISTED_LABELS]) + more
             raise ParameterError(f"-w {label}: no class has this label; the labels are {listed}")
+        require(value not in found, f"-w {label}: give one weight for each class, not two")
+        found[value] = weight
     return found
 
 

@@ -136,6 +136,7 @@ LINES = [
     ("randsvm -s nu-svc -n 0.34 rare m", 65, "-n 0.34 is infeasible"),
     # labels and weights
     ("randsvm -w 7 2 types m", 2, "-w 7: no class has this label; the labels are"),
+    ("randsvm -w 1 2 -w +1 3 two m", 2, "-w +1: give one weight for each class, not two"),
     ("randsvm -s svr words m", 65, "expected a number as label, found 'spam'"),
     ("osuna -s svr -w 1 2 two m", 2, "class weights are for -s svc, not svr"),
     ("osuna -s svr -p -1 two m", 2, "must be >= 0 and finite"),
