@@ -271,6 +271,12 @@ def test_bad_input_is_one_line(run, tmp_path, words, said):
     assert "\n" not in str(found.exception)
 
 
+@pytest.mark.parametrize("words", [(), ("boundary",)])
+def test_h_is_help_as_of_the_other_commands(words):
+    found = command(*words, "-h")
+    assert (found.exit_code, found.output) == (0, command(*words, "--help").output)
+
+
 def test_a_picture_replaces_only_a_picture(run, tmp_path):
     log, target = run[2], tmp_path / "p.png"
     for suffix in ("png", "svg", "pdf"):
