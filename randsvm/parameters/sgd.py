@@ -1,11 +1,9 @@
-"""Parameters of linear machines, with their defaults and options, and the losses of a row."""
+"""Parameters of linear machines, with their defaults and options."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.option import (
@@ -26,9 +24,6 @@ from randsvm.parameters.values import (
     Whole,
 )
 
-if TYPE_CHECKING:
-    import numpy as np
-
 # Fields that --update takes from the model.
 FIXED_BY_MODEL = frozenset(
     {
@@ -46,41 +41,13 @@ FIXED_BY_MODEL = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class MarginLoss:
-    """A loss of linear models.
-
-    solver: LIBLINEAR's name of a solver with this loss, for the model file
-    of: returns the loss of z = y f elementwise, (m, K) float64
-    margin: rows with z below it violate
-    """
-
-    solver: str
-    of: Callable[[np.ndarray], np.ndarray]
-    margin: float = 1.0
-
-
-def log_loss(z: np.ndarray) -> np.ndarray:
-    """Return log(1 + exp(-z)) elementwise."""
-    import numpy as np
-
-    return np.logaddexp(0.0, -z)
-
-
+# The losses of classes that a user chooses from; svm/linear.py has the formulas.
+LOSS_NAMES = ("hinge", "squared-hinge", "log")
 # The loss of novelty detection with -n: how far a row lies outside, without a margin. Without -n
 # the losses of classes serve, and the origin is the only negative row.
 OUTSIDE = "outside"
-# Name -> loss. The position of each but the last is its number in _sgd.pyx.
-LOSSES = {
-    "hinge": MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: (1.0 - z).clip(0.0)),
-    "squared-hinge": MarginLoss("L2R_L2LOSS_SVC", lambda z: (1.0 - z).clip(0.0) ** 2),
-    "log": MarginLoss("L2R_LR", log_loss),
-    OUTSIDE: MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: (-z).clip(0.0), margin=0.0),
-}
 # LIBLINEAR's solver of the hinge loss of f[class] - max of the others.
 CRAMMER_SINGER = "MCSVM_CS"
-# The losses of classes that a user chooses from.
-LOSS_NAMES = tuple(name for name in LOSSES if name != OUTSIDE)
 # The losses of a regression. The second is the square of the first.
 REGRESSION_LOSSES = ("epsilon-insensitive", "squared-epsilon-insensitive")
 

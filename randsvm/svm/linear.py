@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,10 +12,32 @@ from randsvm.arrays import Matrix
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.parameters.sgd import CRAMMER_SINGER, LOSS_NAMES, LOSSES, OUTSIDE
+from randsvm.parameters.sgd import CRAMMER_SINGER, LOSS_NAMES, OUTSIDE
 
 # Relative difference of two sums of the same products in different orders.
 ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class MarginLoss:
+    """A loss of linear models.
+
+    solver: LIBLINEAR's name of a solver with this loss, for the model file
+    of: returns the loss of z = y f elementwise, (m, K) float64
+    margin: rows with z below it violate
+    """
+
+    solver: str
+    of: Callable[[np.ndarray], np.ndarray]
+    margin: float = 1.0
+
+
+LOSSES = {
+    "hinge": MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: (1.0 - z).clip(0.0)),
+    "squared-hinge": MarginLoss("L2R_L2LOSS_SVC", lambda z: (1.0 - z).clip(0.0) ** 2),
+    "log": MarginLoss("L2R_LR", lambda z: np.logaddexp(0.0, -z)),
+    OUTSIDE: MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: (-z).clip(0.0), margin=0.0),
+}
 # LIBLINEAR's solvers of a regression by its loss.
 SOLVER_OF_REGRESSION_LOSS = {"hinge": "L2R_L1LOSS_SVR_DUAL", "squared-hinge": "L2R_L2LOSS_SVR"}
 # The loss of each solver of LIBLINEAR, but for CRAMMER_SINGER.

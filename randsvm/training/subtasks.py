@@ -400,8 +400,7 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
     if mapping is None:
         return replace(machine.without_unused_features(), **common)
     from randsvm.models.linear_model import LinearModel
-    from randsvm.parameters.sgd import LOSSES
-    from randsvm.svm.linear import SOLVER_OF_REGRESSION_LOSS
+    from randsvm.svm.linear import LOSSES, SOLVER_OF_REGRESSION_LOSS
 
     return LinearModel(
         w=machine.Z.column_products(machine.beta),

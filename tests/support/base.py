@@ -17,6 +17,7 @@ from randsvm.parameters import values
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.option import option_fields
 from randsvm.parameters.run import Resources
-from randsvm.parameters.sgd import LOSS_NAMES, LOSSES
+from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.parameters.svm import KernelParams
 from randsvm.parameters.values import Choice, Size
+from randsvm.svm.linear import LOSSES
