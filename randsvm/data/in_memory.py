@@ -168,6 +168,8 @@ def to_matrix(X: Any) -> Matrix:
     is_sparse = is_sparse_of_scipy(X)
     # A data frame has columns of several types: they come together as one.
     array = X if is_sparse or isinstance(X, np.ndarray) else np.asarray(X, dtype=np.float64)
+    if array.dtype.kind in "cmM":
+        raise ContentError(f"X: expected real numbers, found the type {array.dtype}")
     dtype: type = np.float32 if np.can_cast(array.dtype, np.float32) else np.float64
     if array.ndim != 2:
         raise ContentError(f"X: expected two dimensions, rows and features, found {array.ndim}")

@@ -775,13 +775,16 @@ class _Learnt:
                 f"--missing-values {_shell_record(words[0])} reads it as missing",
                 f"--categorical-columns {_shell_record(self.name)} makes categories of all values",
             )
-            raise DataError(*self.texts[words[0]], f"{problem}{quoted(words[0])}{_hint(*hints)}")
+            # A message is one line.
+            hint = _hint(*filter(str.isprintable, hints))
+            raise DataError(*self.texts[words[0]], f"{problem}{quoted(words[0])}{hint}")
         return Column(self.name, None, self.total / (1 << EXPONENT) / self.count if fill else None)
 
 
 def _shell_record(field: str) -> str:
     """Return a record of CSV with one field as a word of a shell."""
-    return f"'{written_record([field], ',')}'"
+    record = written_record([field], ",").replace("'", r"'\''")
+    return f"'{record}'"
 
 
 def learn(

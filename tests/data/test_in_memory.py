@@ -79,6 +79,8 @@ def test_labels_have_the_spelling_and_order_of_a_file(y, labels):
         ([[1.0], [1e39]], [1, 2], r"X\[1, 0\]: expected a finite value within float32"),
         (sparse.csr_matrix([[0, 0], [0, np.inf]]), [1, 2], r"X\[1, 1\]: .* found infinity"),
         ([1.0, 2.0], [1, 2], "X: expected two dimensions, rows and features, found 1"),
+        (np.array([[1j], [2]]), [1, 2], "X: expected real numbers, found the type complex128"),
+        (np.zeros((2, 1), "M8[s]"), [1, 2], r"X: expected real numbers, .* datetime64\[s\]"),
         (np.empty((0, 2)), [], "X: expected a row, found none"),
         ([[1.0], [2.0]], [1], "y: expected 2, one for each row of X, found 1"),
         ([[1.0], [2.0]], None, "y: expected a label or target for each row, found None"),

@@ -292,6 +292,14 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
             'a,y\n1,p\n"1,5",q\nx,q\n',
             r"3:1: .*, which has 1 number, found '1,5' \(--missing-values '\"1,5\"' reads",
         ),
+        (
+            "a,y\n1,p\nit's,q\n",
+            r"""3:1: .*--missing-values 'it'\\''s' reads""",
+        ),
+        (
+            'a,y\n1,p\n"3\n4",q\n',
+            r"3:1: .*, which has 1 number, found '3\\n4' \(--categorical-columns 'a' makes",
+        ),
         ("a,b\n1,p\n2,q\n", r"1:1: expected a column 'y', found 'a', 'b' \(--label-column; --no-h"),
         ("a;y\n1;p\n", "1:1: expected a column 'y', found 'a;y'"),
         ("a,a,y\n1,2,p\n", r"1:1: expected different names of .* 2 times \(--no-header if"),
