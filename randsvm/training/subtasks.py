@@ -399,15 +399,18 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
     """
     if mapping is None:
         return replace(machine.without_unused_features(), **common)
-    from randsvm.models.linear_model import LinearModel
+    from randsvm.models.linear_model import ONE_CLASS_SOLVER, LinearModel
     from randsvm.svm.linear import LOSSES, SOLVER_OF_REGRESSION_LOSS
 
+    solvers = {
+        "svc": LOSSES["hinge"].solver,
+        "svr": SOLVER_OF_REGRESSION_LOSS["hinge"],
+        "one-class": ONE_CLASS_SOLVER,
+    }
     return LinearModel(
         w=machine.Z.column_products(machine.beta),
         b=machine.b,
-        solver=SOLVER_OF_REGRESSION_LOSS["hinge"]
-        if machine.prediction_type == "svr"
-        else LOSSES["hinge"].solver,
+        solver=solvers[machine.prediction_type],
         mapping=mapping,
         features=machine.features,
         **common,

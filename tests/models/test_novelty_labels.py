@@ -48,17 +48,23 @@ def test_certificates_do_not_depend_on_labels(files):
     assert len({(one.primal, one.dual) for one in found}) == 1
 
 
-@pytest.mark.parametrize("words", [{}, {"nu": 0.2}], ids=["hinge", "share"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"algorithm": "sgd"},
+        {"algorithm": "sgd", "nu": 0.2},
+        {"components": 50, "gamma": 1.0, "nu": 0.2},
+    ],
+    ids=["hinge", "share", "kernel"],
+)
 def test_linear_novelty_detection_ignores_other_labels_too(files, predict, tmp_path, words):
     """Whichever loss it has, and whichever line of the model file tells it."""
     model = str(tmp_path / "linear")
-    randsvm.train(str(files["names"]), model, algorithm="sgd", task="one-class", **words)
+    randsvm.train(str(files["names"]), model, task="one-class", **words)
     assert randsvm.load(model).info()["task"] == "one-class"
     named, numbered = (predict(files[name], model) for name in ("names", "numbers"))
     assert named.lines == numbered.lines
     assert "Accuracy" in numbered.out and "Accuracy" not in named.out
     X = np.random.default_rng(0).normal(size=(60, 2))
-    fitted = randsvm.train(
-        randsvm.Arrays(X, ["odd"] * 60), algorithm="sgd", task="one-class", **words
-    )
+    fitted = randsvm.train(randsvm.Arrays(X, ["odd"] * 60), task="one-class", **words)
     assert set(fitted.predict(X).tolist()) <= {1, -1}
