@@ -18,7 +18,7 @@ with one average for each epoch instead of one at the end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,7 +72,6 @@ class SgdSchedule(LinearObjective):
         return _sgd.OUTSIDE if self.loss == OUTSIDE else LOSS_NAMES.index(self.loss)
 
 
-@dataclass
 class Learner:
     """The weights during training, see _sgd.pyx. v, A : (d, K) float64; b, b_sum : (K,) float64.
 
@@ -80,19 +79,12 @@ class Learner:
     state : (8,) float64: s, sigma, m, t, and sums over all steps, see `sums`.
     """
 
-    steps: SgdSchedule
-    v: np.ndarray
-    b: np.ndarray
-    steps_before: InitVar[float] = 0.0
-    A: np.ndarray = field(init=False)
-    b_sum: np.ndarray = field(init=False)
-    state: np.ndarray = field(init=False)
-
-    def __post_init__(self, steps_before: float) -> None:
-        d, K = self.v.shape
-        self.A = np.zeros((d if self.steps.averages else 0, K))
-        self.b_sum = np.zeros(K)
-        self.state = np.zeros(8)
+    def __init__(
+        self, steps: SgdSchedule, v: np.ndarray, b: np.ndarray, steps_before: float = 0.0
+    ) -> None:
+        self.steps, self.v, self.b = steps, v, b
+        self.A = np.zeros((len(v) if steps.averages else 0, len(b)))
+        self.b_sum, self.state = np.zeros(len(b)), np.zeros(8)
         self.state[[_sgd.S, _sgd.T]] = 1.0, steps_before
 
     @staticmethod
