@@ -2,7 +2,7 @@
    centres that are too far from all of its rows.
 
    Rows are sorted by a k-d split: neighbours in the order are neighbours in space. CELL consecutive
-   rows form a cell, and GROUP cells a group; each has a bounding box. Rows are augmented as in
+   rows form a cell, and CELL_GROUP cells a group; each has a bounding box. Rows are augmented as in
    _rbf.h. They are stored in panels of 32 rows that hold the 32 values of each feature side by
    side. So the rows of a cell share each loaded centre, and centres need not be copied. */
 
@@ -13,7 +13,7 @@
 /* Measured on covtype in chunks of 8,192 rows (gamma 32): cells of 64 rows keep 10% of the values,
    of 32 rows 8%, of 128 rows 15%. In chunks of 65,536 rows, cells of 64 rows would keep 7%. */
 #define CELL 64
-#define GROUP 16
+#define CELL_GROUP 16
 /* The largest number of centres in a call. */
 #define MOST 1024
 /* The number of additions after which a float32 sum is added to a float64 sum. */
@@ -198,16 +198,16 @@ typedef struct {
 
 /* Add the sums to u; return the number of kernel values in the sums.
 
-   beta : (centres, columns); u : (m, columns); room : (w, MOST + 2 GROUP + 2), work space. */
+   beta : (centres, columns); u : (m, columns); room : (w, MOST + 2 CELL_GROUP + 2), work space. */
 INLINED long add_sums_of_cells(const int vectors, const int columns, const cells *it,
                                const float *beta, double *u, float *room)
 {
     int32_t near_group[MOST], kept[MOST + TILE];
     long w = it->w, count = (it->m + CELL - 1) / CELL, values = 0;
     float *below = room, *above = room + w, *columns_near = room + 2 * w;
-    float *lower = columns_near + w * MOST, *upper = lower + w * GROUP;
-    for (long group = 0; group < count; group += GROUP) {
-        long boxes = group + GROUP < count ? GROUP : count - group;
+    float *lower = columns_near + w * MOST, *upper = lower + w * CELL_GROUP;
+    for (long group = 0; group < count; group += CELL_GROUP) {
+        long boxes = group + CELL_GROUP < count ? CELL_GROUP : count - group;
         for (long box = 0; box < boxes; box++) {
             long at = (group + box) * CELL, rows = it->m - at < CELL ? it->m - at : CELL;
             float *l = lower + box * w, *h = upper + box * w;

@@ -12,6 +12,8 @@ from libc.stdlib cimport free, malloc
 cdef extern from "_rbf.h":
     const int PANEL
     const int COLUMNS
+    const int GROUP
+    const int PANELS_AT_ONCE
     ctypedef struct rbf_work:
         const int *starts
         const int *features
@@ -30,7 +32,7 @@ cdef extern from "_rbf.h":
 
 cdef extern from "_cells.h":
     const int CELL
-    const int GROUP
+    const int CELL_GROUP
     const int MOST
     const int LANES
     ctypedef struct cells:
@@ -51,6 +53,9 @@ cdef extern from "_cells.h":
 # The number of centres in a panel, and the largest number of columns in a call.
 PANEL_CENTRES = PANEL
 PANEL_COLUMNS = COLUMNS
+# The number of panels whose values are added up before they are added to a sum, and, for sparse rows,
+# before they are added to the sum of these.
+GROUP_PANELS, SPARSE_PANELS = GROUP, PANELS_AT_ONCE
 # The number of rows in a cell.
 CELL_ROWS = CELL
 
@@ -230,7 +235,7 @@ def add_sums_of_cells(
     it.panels, it.places = &panels[0, 0, 0], &places[0]
     it.centres, it.stride = centres, columns.shape[1]
     it.z, it.columns, it.limit = &z[0, 0], &columns[0, 0], limit
-    room = <float *> malloc(w * (MOST + 2 * GROUP + 2) * sizeof(float))
+    room = <float *> malloc(w * (MOST + 2 * CELL_GROUP + 2) * sizeof(float))
     if room is NULL:
         raise MemoryError
     with nogil:

@@ -28,7 +28,7 @@ INLINED void NAMED(dense_loop)(const int vectors, const int columns, const rbf_w
 {
     /* Copied: vectors may alias the work. */
     const NUMBER *x = it->x, *panels = it->panels, *beta = it->beta;
-    const long m = it->m, d = it->d, centres = it->count * PANEL;
+    const long m = it->m, d = it->d, centres = it->count * PANEL, group = GROUP * PANEL;
     for (long i = 0; i < m; i += TILE) {
         const NUMBER *rows[TILE];
         REALS sums[COLUMNS][TILE];
@@ -37,29 +37,40 @@ INLINED void NAMED(dense_loop)(const int vectors, const int columns, const rbf_w
                 sums[c][s] = (REALS){0};
         for (int s = 0; s < TILE; s++)
             rows[s] = x + (i + s < m ? i + s : i) * it->width;
-        for (long at = 0; at < centres; at += vectors * WIDTH) {
-            const NUMBER *z = panels + at / PANEL * PANEL * d + at % PANEL;
-            REALS values[TILE][2];
-            for (int s = 0; s < TILE; s++)
-                for (int v = 0; v < vectors; v++)
-                    values[s][v] = (REALS){0} + STARTED(rows[s], d);
-            for (long k = 0; k < d; k++, z += PANEL)
-                for (int v = 0; v < vectors; v++)
-                    for (int s = 0; s < TILE; s++)
-                        ADD_TERM(values[s][v], rows[s][k], *(const REALS *)(z + v * WIDTH));
-            for (int v = 0; v < vectors; v++)
-                for (int s = 0; s < TILE; s++)
-                    values[s][v] = EXPONENTIAL(EXPONENT(values[s][v], it->gamma));
-            for (int s = 0; columns == 0 && s < TILE && i + s < m; s++)
-                for (int v = 0; v < vectors; v++)
-                    NAMED(store)(values[s][v], (NUMBER *)it->K + (i + s) * it->stride + at + v * WIDTH,
-                                 it->centres - at - v * WIDTH);
+        for (long first = 0; first < centres; first += group) {
+            const long last = first + group < centres ? first + group : centres;
+            REALS some[COLUMNS][TILE];
             for (int c = 0; c < columns; c++)
-                for (int v = 0; v < vectors; v++) {
-                    const NUMBER *weights = beta + c * centres + at + v * WIDTH;
+                for (int s = 0; s < TILE; s++)
+                    some[c][s] = (REALS){0};
+            for (long at = first; at < last; at += vectors * WIDTH) {
+                const NUMBER *z = panels + at / PANEL * PANEL * d + at % PANEL;
+                REALS values[TILE][2];
+                for (int s = 0; s < TILE; s++)
+                    for (int v = 0; v < vectors; v++)
+                        values[s][v] = (REALS){0} + STARTED(rows[s], d);
+                for (long k = 0; k < d; k++, z += PANEL)
+                    for (int v = 0; v < vectors; v++)
+                        for (int s = 0; s < TILE; s++)
+                            ADD_TERM(values[s][v], rows[s][k], *(const REALS *)(z + v * WIDTH));
+                for (int v = 0; v < vectors; v++)
                     for (int s = 0; s < TILE; s++)
-                        sums[c][s] += values[s][v] * *(const REALS *)weights;
-                }
+                        values[s][v] = EXPONENTIAL(EXPONENT(values[s][v], it->gamma));
+                for (int s = 0; columns == 0 && s < TILE && i + s < m; s++)
+                    for (int v = 0; v < vectors; v++)
+                        NAMED(store)(values[s][v],
+                                     (NUMBER *)it->K + (i + s) * it->stride + at + v * WIDTH,
+                                     it->centres - at - v * WIDTH);
+                for (int c = 0; c < columns; c++)
+                    for (int v = 0; v < vectors; v++) {
+                        const NUMBER *weights = beta + c * centres + at + v * WIDTH;
+                        for (int s = 0; s < TILE; s++)
+                            some[c][s] += values[s][v] * *(const REALS *)weights;
+                    }
+            }
+            for (int c = 0; c < columns; c++)
+                for (int s = 0; s < TILE; s++)
+                    sums[c][s] += some[c][s];
         }
         for (int s = 0; s < TILE && i + s < m; s++)
             for (int c = 0; c < columns; c++)
@@ -96,25 +107,38 @@ INLINED void NAMED(sparse_panels)(const int abreast, const int columns, const rb
         for (int v = 0; columns == 0 && v < VECTORS * abreast; v++)
             NAMED(store)(values[v], (NUMBER *)it->K + i * it->stride + p * PANEL + v * WIDTH,
                          it->centres - p * PANEL - v * WIDTH);
-        for (int c = 0; c < columns; c++)
+        for (int c = 0; c < columns; c++) {
+            REALS sum = {0};
             for (int v = 0; v < VECTORS * abreast; v++)
-                sums[c] += values[v] * *(const REALS *)(beta + c * centres + v * WIDTH);
+                sum += values[v] * *(const REALS *)(beta + c * centres + v * WIDTH);
+            sums[c] += sum;
+        }
     }
 }
 
 INLINED void NAMED(sparse_loop)(const int vectors, const int columns, const rbf_work *it)
 {
-    REALS sums[PENDING_SUMS];
+    REALS sums[PENDING_SUMS], some[PENDING_SUMS];
     const long rows = columns ? PENDING_SUMS / columns : STORED_ROWS;
     for (long first = 0; first < it->m; first += rows) {
-        long last = first + rows < it->m ? first + rows : it->m, p = 0;
-        for (long i = 0; i < (last - first) * columns; i++)
-            sums[i] = (REALS){0};
-        for (; p + PANELS_AT_ONCE <= it->count; p += PANELS_AT_ONCE)
-            NAMED(sparse_panels)(PANELS_AT_ONCE, columns, it, first, last, p, sums);
-        for (; p < it->count; p++)
-            NAMED(sparse_panels)(1, columns, it, first, last, p, sums);
-        for (long i = 0; i < (last - first) * columns; i++)
+        const long last = first + rows < it->m ? first + rows : it->m;
+        const long count = (last - first) * columns;
+        for (long i = 0; i < count; i++)
+            sums[i] = some[i] = (REALS){0};
+        for (long p = 0; p < it->count;) {
+            if (p + PANELS_AT_ONCE <= it->count) {
+                NAMED(sparse_panels)(PANELS_AT_ONCE, columns, it, first, last, p, some);
+                p += PANELS_AT_ONCE;
+            } else {
+                NAMED(sparse_panels)(1, columns, it, first, last, p, some);
+                p++;
+            }
+            for (long i = 0; (p % GROUP == 0 || p == it->count) && i < count; i++) {
+                sums[i] += some[i];
+                some[i] = (REALS){0};
+            }
+        }
+        for (long i = 0; i < count; i++)
             it->u[first * columns + i] += NAMED(total)(sums[i]);
     }
 }

@@ -15,7 +15,7 @@ nonzeros of a row. This module does not know files, tasks or solutions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,8 +34,10 @@ from randsvm.arrays import (
 )
 from randsvm.kernels._kernels import (
     CELL_ROWS,
+    GROUP_PANELS,
     PANEL_CENTRES,
     PANEL_COLUMNS,
+    SPARSE_PANELS,
     add_squared_distances,
     add_sums_of_cells,
     dense_rbf,
@@ -86,9 +88,14 @@ class RowSizes(NamedTuple):
     features are exact.
     """
 
-    norm: float = 0.0
-    terms: int = 0
+    norm: Any = 0.0
+    terms: Any = 0
     length: float = 0.0
+
+
+def largest_sizes(sizes: Iterable[RowSizes]) -> RowSizes:
+    """Return the largest of each size."""
+    return RowSizes(*map(max, zip(*sizes, strict=True)))
 
 
 class Layout:
@@ -138,7 +145,7 @@ class Layout:
         """
         return min(centres, BLOCK_CENTRES)
 
-    def exponents(self, norm: float, terms: int) -> tuple[float, int]:
+    def exponents(self, norm: Any, terms: Any) -> tuple[Any, Any]:
         """Return the largest exponent of rbf that comes from products of features, and the number
         of terms of exponents from differences, 0 if there are none. norm, terms: see RowSizes."""
         # (|x| + |z|)^2 <= 4 norm
@@ -146,14 +153,20 @@ class Layout:
 
     def sizes_of(self, X: Matrix) -> RowSizes:
         """Return the sizes of some rows."""
-        norm, length = 0.0, 0.0
+        found = [RowSizes(0.0, X.shape[1])]
         for at in slices(X.shape[0], BLOCK_ROWS):
-            norms = squared_norms(X[at])
-            length = max(length, float(norms.max(initial=0.0)) ** 0.5)
-            if self.centre is not None:
-                norms = self.squared_norms(X[at])
-            norm = max(norm, float(norms.max(initial=0.0)))
-        return RowSizes(norm, X.shape[1], length)
+            norms, length = self.squared_norms(X[at]), float(squared_norms(X[at]).max()) ** 0.5
+            found.append(RowSizes(float(norms.max()), X.shape[1], length))
+        return largest_sizes(found)
+
+    def sizes_of_pairs(self, X: Matrix) -> RowSizes:
+        """Return sizes of each row, of its pairs with any centre: arrays (m,).
+
+        Two rows of the norm have the |x| + |z| of the pair.
+        """
+        norms = self.squared_norms(X)
+        norm = ((np.sqrt(norms) + math.sqrt(self.sizes.norm)) / 2) ** 2
+        return self.sizes._replace(norm=norm)
 
     def rows(self, X: Matrix, extra: np.ndarray | None = None) -> Iterator[RowBlock]:
         """Yield blocks of rows that stay in the cache.
@@ -279,11 +292,13 @@ class SparseRows(Layout):
     is_dense = False
 
     def sizes_of(self, X: Matrix) -> RowSizes:
-        found = super().sizes_of(X)
-        if not isinstance(X, CsrMatrix):
-            return found
-        of_centre = 0 if self.centre is None else int(np.count_nonzero(self.centre))
-        return found._replace(terms=int(np.diff(X.indptr).max(initial=0)) + of_centre)
+        rows = self.nonzeros(X)
+        terms, norms = np.diff(rows.indptr), squared_norms(rows)
+        length = float(squared_norms(X).max(initial=0.0)) ** 0.5
+        return RowSizes(float(norms.max(initial=0.0)), int(terms.max(initial=0)), length)
+
+    def squared_norms(self, X: Matrix) -> np.ndarray:
+        return squared_norms(X if self.centre is None else self.nonzeros(X))
 
     def nonzeros(self, X: Matrix) -> CsrMatrix:
         """Return the rows of X less the centre, as a CSR matrix of the precision of the layout."""
@@ -309,11 +324,12 @@ class SparseBlocks(SparseRows, Blocks):
     Centres are columns times scale; also rows, as float64 may need differences.
     """
 
-    def exponents(self, norm: float, terms: int) -> tuple[float, int]:
+    def exponents(self, norm: Any, terms: Any) -> tuple[Any, Any]:
         if self.dtype is np.float32:
             return super().exponents(norm, terms)
         # Differences serve where products would err by more than ROUNDING.
-        return min(super().exponents(norm, terms)[0], 4 * ROUNDING / FLOAT64_UNIT), 2 * terms
+        exponent = super().exponents(norm, terms)[0]
+        return np.minimum(exponent, 4 * ROUNDING / FLOAT64_UNIT), 2 * terms
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
         rows = self.nonzeros(Z)
@@ -347,10 +363,17 @@ class Compiled(Layout):
         block = super().additions(centres, sums)
         if sums > PANEL_COLUMNS:
             return block
-        # Sums of a block are in the lanes of a vector, which are added in float64 at the end.
-        single = self.dtype is np.float32
-        panels, lanes = -(-block // PANEL_CENTRES), LANES if single else LANES // 2
-        return min(block, panels * PANEL_CENTRES // lanes + (0 if single else lanes))
+        # Sums are in the lanes of a vector, first those of a group of panels. Float64 adds up the
+        # lanes.
+        is_single = self.dtype is np.float32
+        panels, lanes = -(-block // PANEL_CENTRES), LANES if is_single else LANES // 2
+        of_group = self.vectors_of_group(min(GROUP_PANELS, panels), PANEL_CENTRES // lanes)
+        groups = -(-panels // GROUP_PANELS)
+        return min(block, of_group + groups + (0 if is_single else lanes))
+
+    def vectors_of_group(self, panels: int, vectors: int) -> int:
+        """Return the additions of a value within a group of panels; vectors: in each panel."""
+        return panels * vectors
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
         z = self.columns_of_panels(Z, self.dtype if beta is None else np.float64)
@@ -411,7 +434,7 @@ class Dense(Compiled):
     In float64 a block is [x, extra], and exponents come from differences of features.
     """
 
-    def exponents(self, norm: float, terms: int) -> tuple[float, int]:
+    def exponents(self, norm: Any, terms: Any) -> tuple[Any, Any]:
         return (0.0, terms) if self.dtype is np.float64 else super().exponents(norm, terms)
 
     def lay_out(self, X: Matrix, extra: np.ndarray) -> Any:
@@ -431,6 +454,15 @@ class Nonzeros(SparseRows, Compiled):
     In float64 exponents are sums of products, not of differences: their rounding must be below
     ROUNDING.
     """
+
+    def sizes_of_pairs(self, X: Matrix) -> RowSizes:
+        # Only nonzeros of the row are multiplied.
+        terms = np.diff(self.nonzeros(X).indptr)
+        return super().sizes_of_pairs(X)._replace(terms=terms)
+
+    def vectors_of_group(self, panels: int, vectors: int) -> int:
+        # First those of panels that a row uses at once.
+        return min(SPARSE_PANELS, panels) * vectors + -(-panels // SPARSE_PANELS)
 
     def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
         z = self.nonzeros(Z)
@@ -560,7 +592,8 @@ def choose_layout(
     def is_accurate(layout: Layout) -> bool:
         if sizes is None:
             return True
-        error = kernel.magnitude(sizes(layout).norm)
+        layout.sizes = sizes(layout)
+        error = kernel.magnitude(layout.sizes.norm)
         if layout.dtype is np.float32:
             return error * FLOAT32_UNIT < FLOAT32_LIMIT
         return error * FLOAT64_UNIT <= ROUNDING
@@ -588,6 +621,7 @@ def choose_layout(
         return layout.in_float64
     if isinstance(layout, Dense) and profits is not None and d > 0:
         in_cells = Cells(kernel, dtype, layout.centre, cutoff)
+        in_cells.sizes = layout.sizes
         layout = in_cells if profits(in_cells) else layout
         layout.has_few_nonzeros = few_nonzeros and is_accurate(Nonzeros(kernel, np.float64))
     return layout

@@ -42,17 +42,25 @@ EXP_LOST = {FLOAT32_UNIT: 1e-20, FLOAT64_UNIT: 1e-280}
 SPARE = 1.01
 
 
-def accumulated(roundings: float, unit: float = FLOAT64_UNIT) -> float:
+def accumulated(roundings: Any, unit: float = FLOAT64_UNIT) -> Any:
     """Return theta_k, the largest relative error after k roundings; inf if it has no bound."""
-    error = roundings * unit
-    return error / (1 - error) if error < 0.5 else math.inf
+    error = np.minimum(roundings * unit, 0.5)
+    return np.where(error < 0.5, error / (1 - error), math.inf)[()]
+
+
+def grown(error: Any) -> Any:
+    """Return the largest relative error of e^x where x errs by `error`; inf above 1."""
+    return np.where(error < 1, np.expm1(np.minimum(error, 1.0)), math.inf)[()]
 
 
 class SumError(NamedTuple):
-    """The error of u is at most relative S + uniform B; see the module."""
+    """The error of u is at most relative S + uniform B; see the module.
 
-    relative: float
-    uniform: float
+    They may be arrays, of rows.
+    """
+
+    relative: Any
+    uniform: Any
 
     def of(self, size: Any, total: Any) -> Any:
         """Return the bound of one row or of several. size: S; total: B."""
@@ -70,9 +78,10 @@ def sum_error(
 ) -> SumError:
     """Return the bound of the error of sums of kernel values in a layout.
 
-    sizes: of rows and centres. centres: the number of kernel values in a sum. sums: the number of
-    sums over the same kernel values. passes: over how many passes the values are distributed, each
-    of which adds a sum to u. rescaling: the part by which all coefficients change afterwards.
+    sizes: of rows and centres, or of each row with any centre. centres: the number of kernel values
+    in a sum. sums: the number of sums over the same kernel values. passes: over how many passes the
+    values are distributed, each of which adds a sum to u. rescaling: the part by which all
+    coefficients change afterwards.
     """
     kernel, (norm, terms, length) = layout.kernel, sizes
     later = accumulated(3 * passes) + rescaling
@@ -90,20 +99,18 @@ def sum_error(
     products = accumulated(adds + 8, unit) + accumulated(terms + 4 + WRITTEN)
     if kernel.name == "rbf":
         exponent, differences = layout.exponents(norm, terms)
-        argument = exponent * products
-        grown = math.expm1(argument) if argument < 1 else math.inf
         # The slope of e^(-gamma r^2) is at most sqrt(2 gamma / e).
         written = min(1.0, math.sqrt(2 * kernel.gamma / math.e) * 2 * FLOAT64_UNIT * length)
         lost = EXP_LOST[unit] + layout.left_out + written
-        if differences:
+        if np.any(differences):
             # |e^-a(1+t) - e^-a| <= |t| a e^-a / (1 - |t|) <= |t| / e / (1 - |t|)
             lost += SPARE * (accumulated(differences + 6, unit) + 2 * FLOAT64_UNIT) / math.e
-        return SumError(SPARE * (grown + EXP_ERROR * unit * SPARE + adding), SPARE * lost)
+        relative = grown(exponent * products) + EXP_ERROR * unit * SPARE + adding
+        return SumError(SPARE * relative, SPARE * lost)
     largest = kernel.magnitude(norm)
     # (g <x, z> + r)^d: d factors, each at most g |x| |z| + |r|, and fewer than d products of them.
     factors = kernel.degree * (products + unit) if kernel.name == "poly" else math.inf
-    grown = math.expm1(factors) if factors < 1 else math.inf
-    return SumError(0.0, SPARE * (grown + adding) * largest)
+    return SumError(0.0, SPARE * (grown(factors) + adding) * largest)
 
 
 def offset_error(

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True
-"""Two passes over the rows of a shard: `breakpoints` for b, and the KKT check `violations`.
+"""Passes over the rows of a shard: `breakpoints` for b, the KKT check `violations`, and the
+`residuals` of a certificate.
 
-tests/support/kkt_scan_reference.py has both in plain Python.
+tests/support/kkt_scan_reference.py has the first two in plain Python.
 
 y, u, beta, weights : (m,) float64, of the rows of one shard: labels, decision values without b,
 coefficients within [lower, upper], and the factors of these bounds; weights may be None. The
@@ -128,3 +129,42 @@ def violations(
                     fall[fallers], falling[fallers] = down, <int>i
                     fallers += 1
     return loss, norm, linear, risers, fallers
+
+
+cdef inline double residual(
+    double z, double width, double beta, double up, double down
+) noexcept nogil:
+    return max(max(up * (z - width), -beta * (z - width)), down * (z + width) + 2 * width * beta)
+
+
+def residuals(
+    const double[::1] y, const double[::1] u, const double[::1] beta, const double[::1] weights,
+    double positive, double negative, double width, bint one_sided,
+    double b, const double[::1] error, double[::1] computed, double[::1] rise,
+):
+    """Compute the residual of each row, and by how much it may rise; see certificate.py.
+
+    width: epsilon + tube. error : (m,) float64, of y - u - b. computed, rise : (m,) float64,
+    output. A residual is convex in y - u - b, so it is largest at an end of the interval.
+    """
+    cdef Box box
+    cdef Py_ssize_t i
+    cdef double lower, upper, z, size, most
+    cdef bint weighted = weights is not None
+    box.positive, box.negative, box.epsilon, box.one_sided = positive, negative, width, one_sided
+    with nogil:
+        for i in range(y.shape[0]):
+            lower, upper = lower_of(&box, y[i]), upper_of(&box, y[i])
+            if weighted:
+                lower, upper = lower * weights[i], upper * weights[i]
+            z, size = y[i] - u[i] - b, beta[i]
+            if size < 0:
+                # Mirrored, so that beta >= 0.
+                z, size, lower, upper = -z, -size, -upper, -lower
+            lower, upper = lower - size, upper - size
+            computed[i] = residual(z, width, size, upper, lower)
+            most = max(
+                residual(z - error[i], width, size, upper, lower),
+                residual(z + error[i], width, size, upper, lower),
+            )
+            rise[i] = max(most - computed[i], 0.0)

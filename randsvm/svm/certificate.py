@@ -20,15 +20,17 @@ docs/certificate.md has the proofs; kernels/rounding.py the bounds of u.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import FLOAT64_UNIT
+import randsvm.svm._kkt_scan as _kkt_scan
+from randsvm.arrays import FLOAT64_UNIT, CsrMatrix
 from randsvm.data.sampling import Draw
 from randsvm.kernels.expansion import Expansion
-from randsvm.kernels.layouts import Layout
+from randsvm.kernels.layouts import Layout, RowSizes
 from randsvm.kernels.rounding import (
     SPARE,
     WRITTEN,
@@ -80,25 +82,31 @@ class ResidualQuery:
     rescaling: float = 0.0
 
     def __call__(self, values: ShardValues) -> list[ResidualSums]:
-        computed, most, error = self.bounds(values)
-        return self.sums(values, computed, most - computed, np.abs(values.beta) * error)
+        computed, rise, error = self.bounds(values)
+        return self.sums(values, computed, rise, np.abs(values.beta) * error)
 
     def sums(
         self, values: ShardValues, computed: np.ndarray, rise: np.ndarray, norm: np.ndarray
     ) -> list[ResidualSums]:
         """Return the sums over the rows of a shard, of which each array has one term."""
         size = np.abs(values.beta)
-        linear = size * np.abs(values.y) + self.task.epsilon * size
+        linear = size @ np.abs(values.y) + self.task.epsilon * size.sum()
         count = int(np.count_nonzero(rise))
-        sums = computed.sum(), rise.sum(), norm.sum(), size @ np.abs(values.u), linear.sum(), count
+        sums = computed.sum(), rise.sum(), norm.sum(), size @ np.abs(values.u), linear, count
         return [ResidualSums(*map(float, sums))]
 
-    def bounds(self, values: ShardValues) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the residual of each row as computed, its largest value, and the error of u;
-        (m,) float64 each."""
-        size = self.total if values.absolute is None else values.absolute
-        error = np.minimum(self.error.of(size, self.total), LARGEST_ERROR)
-        return self.residuals(values, slice(None), values.u, error)
+    def bounds(
+        self,
+        values: ShardValues,
+        rows: slice | np.ndarray = slice(None),
+        own_error: Callable[[CsrMatrix], SumError] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the residual of each row as computed, by how much it may rise, and the error of
+        u; (m,) float64 each. own_error: see Sharpened."""
+        size = self.total if values.absolute is None else values.absolute[rows]
+        bound = self.error if own_error is None else own_error(values.rows[rows])
+        error = np.minimum(bound.of(size, self.total), LARGEST_ERROR)
+        return self.residuals(values, rows, values.u[rows], error)
 
     def residuals(
         self, values: ShardValues, rows: slice | np.ndarray, u: np.ndarray, error: np.ndarray
@@ -107,23 +115,12 @@ class ResidualQuery:
         task, y, weights = self.task, values.y[rows], values.weights
         width = task.epsilon + task.tube
         error = offset_error(error, y, u, self.b, width) + self.rescaling * abs(self.b)
-        lower, upper = task.box(y, None if weights is None else weights[rows])
         beta = np.zeros(len(y)) if self.primal_only else values.beta[rows]
-        # Mirrored where beta < 0, so that beta >= 0.
-        sign = np.where(beta < 0, -1.0, 1.0)
-        z, beta = sign * (y - u - self.b), np.abs(beta)
-        up = np.where(sign > 0, upper, -lower) - beta
-        down = np.where(sign > 0, lower, -upper) - beta
-
-        def residual(z: np.ndarray) -> np.ndarray:
-            inside = z - width
-            pieces = np.maximum(up * inside, -beta * inside)
-            return np.maximum(pieces, down * (z + width) + 2 * width * beta)
-
-        with np.errstate(over="ignore"):
-            computed = residual(z)
-            most = np.maximum(residual(z - error), residual(z + error))
-        return computed, np.maximum(most, computed), error
+        weights = None if weights is None else weights[rows]
+        computed, rise = np.empty(len(y)), np.empty(len(y))
+        box = *task.bounds, width, task.one_sided
+        _kkt_scan.residuals(y, u, beta, weights, *box, self.b, error, computed, rise)
+        return computed, rise, error
 
 
 # A bound from a sample of rows is wrong with this probability at most. A run makes at most nine of
@@ -148,23 +145,32 @@ class Sharpened:
     might be drawn. So sum d is above q (LOG_FAILURE - sum log(1 - d_i / w_i)) with half the
     probability FAILURE at most, by Markov's inequality.
 
-    expansion: the sums u, and S of SumError, in float64; total, error: B and the bound of their
-    errors. q: 0: all rows are computed.
+    The bound of float32 is that of the largest rows at first. That of a row's own size is lower:
+    fewer rows are then computed.
+
+    own_error: returns the bounds of the errors of running values of some rows. expansion: the sums
+    u, and S of SumError, in float64; total, error: B and the bound of their errors. q: 0: all rows
+    are computed. with_dual: whether |beta_i| times the error of u_i counts into w_i.
     """
 
     query: ResidualQuery
+    own_error: Callable[[CsrMatrix], SumError]
     expansion: Expansion
     total: float
     error: SumError
     draw: Draw
     q: float
+    with_dual: bool
 
     def __call__(self, values: ShardValues) -> list[ResidualSums]:
         query, q, size = self.query, self.q, np.abs(values.beta)
-        computed, most, error = query.bounds(values)
-        rise, norm = most - computed, size * error
-        # Without a sample only P of a reduced machine depends on the rounding of |w|^2.
-        share = DUAL_SHARE if q or query.primal_only else 0.0
+        computed, rise, error = query.bounds(values)
+        # Without a sample the error of D counts only if it is large or D is that of others.
+        share = DUAL_SHARE if self.with_dual else 0.0
+        rows = np.flatnonzero(rise + share * size * error)
+        if len(rows):
+            computed[rows], rise[rows], error[rows] = query.bounds(values, rows, self.own_error)
+        norm = size * error
         w = rise + share * norm
         keys = self.draw.keys(values.shard.start, values.shard.stop) * 2.0**-64
         rows = np.flatnonzero(keys * q < w)
@@ -173,12 +179,12 @@ class Sharpened:
             rise[drawn], norm[drawn] = 0.0, 0.0
         if len(rows):
             w, certain = w[rows], w[rows] > q
-            u, sizes = self.expansion.values(values.rows[rows]).T
+            u, sizes = self.expansion.values(values.rows[rows]).T.copy()
             error = self.error.of(np.abs(sizes), self.total)
-            exact, most, error = query.residuals(values, rows, u, error)
-            risen = np.maximum(most - computed[rows], 0.0)
+            exact, still, error = query.residuals(values, rows, u, error)
+            risen = np.maximum(exact + still - computed[rows], 0.0)
             moved = size[rows] * (np.abs(u - values.u[rows]) + error)
-            rise[rows] = np.where(certain, most - exact, self._weighed(risen, w))
+            rise[rows] = np.where(certain, still, self._weighed(risen, w))
             of_others = self._weighed(DUAL_SHARE * moved, w) / DUAL_SHARE
             norm[rows] = np.where(certain, moved, of_others)
             computed[rows] = np.where(certain, exact, computed[rows])
@@ -188,6 +194,11 @@ class Sharpened:
         """Return what drawn rows, which add d of at most w, add to the bound of all."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return -self.q * np.log1p(-np.minimum(d / w, 1.0))
+
+
+def error_of_rows(X: CsrMatrix, layout: Layout, error: Callable[[RowSizes], SumError]) -> SumError:
+    """Return the bounds of the errors of u of some rows, from the size of each row."""
+    return error(layout.sizes_of_pairs(X))
 
 
 def largest_value(layout: Layout) -> float:

@@ -17,7 +17,14 @@ from randsvm.data.shard_executor import Shard
 from randsvm.errors import ContentError
 from randsvm.kernels.expansion import gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import BLOCK_ROWS, Cells, Layout, RowSizes, choose_layout
+from randsvm.kernels.layouts import (
+    BLOCK_ROWS,
+    Cells,
+    Layout,
+    RowSizes,
+    choose_layout,
+    largest_sizes,
+)
 from randsvm.parameters.svm import Problem
 
 # RBF values below exp(-CUT) are left out of float32 sums: rounding changes the sums by more.
@@ -47,7 +54,8 @@ def kernel_layout_of(D: Dataset, problem: Problem, sample: Points, float64: bool
             kernel, size, np.float32, sample=sample.X, sizes=sizes, reads_nonzeros=True,
             profits=profits, cutoff=CUT,
         )  # fmt: skip
-    layout.sizes = sizes(layout)
+    if layout.sizes is Layout.sizes:
+        layout.sizes = sizes(layout)
     return layout
 
 
@@ -59,10 +67,9 @@ def row_sizes(D: Dataset, layout: Layout) -> RowSizes:
             rows = D.chunk_matrix(shard)
             values = np.abs(rows.data[D.summary.features[rows.indices] != 0])
             return RowSizes(float(values.max(initial=0.0)), D.d)
-        found = [layout.sizes_of(chunk.X) for chunk in D.chunks(shard)]
-        return RowSizes(*map(max, zip(*found, strict=True)))
+        return largest_sizes(layout.sizes_of(chunk.X) for chunk in D.chunks(shard))
 
-    return RowSizes(*map(max, zip(*D.map(of), strict=True)))
+    return largest_sizes(D.map(of))
 
 
 def gram_of(D: Dataset, layout: Layout, points: Points, *, centred: bool) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +21,7 @@ from randsvm.arrays import FLOAT64_UNIT, sorted_union, sum_in_order
 from randsvm.data.sampling import EVALUATION_DRAW, Draw, SmallestKeys
 from randsvm.events import Notice, emit_once
 from randsvm.kernels.expansion import Expansion
-from randsvm.kernels.layouts import Layout
+from randsvm.kernels.layouts import Layout, RowSizes
 from randsvm.kernels.rounding import (
     SPARE,
     WRITTEN,
@@ -37,6 +37,7 @@ from randsvm.svm.certificate import (
     ResidualSums,
     Sharpened,
     change_of_dual,
+    error_of_rows,
     largest_value,
 )
 from randsvm.svm.libsvm import remedy
@@ -68,6 +69,9 @@ FEW_LOOSE = 4096
 # A sample may raise P - D by at most this share of the room that the rest leaves below the gap
 # asked for. A sample of more than the share MOST_DRAWN of the rows is not drawn: all are computed.
 SAMPLED_ROOM, MOST_DRAWN = 0.75, 0.75
+# All support vectors are computed if the error of D is above this share of the objectives: it makes
+# the divisor of the gap smaller.
+MAX_SHRUNK = 0.1
 # A side with fewer violators than this share of the other side's gets its steepest rows instead.
 # With BALANCED_SHARE = 1, a9a, checkerboard, twonorm and covtype (30,000 rows) take as many rounds,
 # and 100,000 rows of covtype take 175 instead of 133 with one seed of three.
@@ -254,7 +258,9 @@ class Scan(RunningValues):
         q, rows = sample_of(ResidualSums.total(sums), proven, wanted)
         if rows > FEW_LOOSE and proven.gap <= wanted and not query.primal_only:
             return
-        sums = self.ask(self._sharpened(solution, query, q), "evaluating")
+        largest = max(abs(proven.primal), abs(proven.dual))
+        with_dual = q > 0 or query.primal_only or proven.dual_error > MAX_SHRUNK * largest
+        sums = self.ask(self._sharpened(solution, query, q, with_dual), "evaluating")
         sharp = self._proven(solution, running, query, sums, q)
         best = min(proven, sharp, key=lambda one: (one.gap, one.primal + one.primal_error))
         yield solution, replace(V, certificate=best)
@@ -277,19 +283,16 @@ class Scan(RunningValues):
         # nothing.
         return not kernel.linear and (not is_float64 or kernel.name == "rbf")
 
-    def _error(self, layout: Layout, added: Added) -> SumError:
-        """Return the bound of the errors of sums in a layout."""
-        return sum_error(
-            layout,
-            layout.sizes,
-            added.centres,
-            passes=added.passes,
-            rescaling=self._rescaling,
-        )
+    def _error(self, layout: Layout, added: Added) -> Callable[[RowSizes], SumError]:
+        """Return the function of the sizes of rows that bounds the errors of their sums in a
+        layout."""
+        passes, centres, _ = added
+        return partial(sum_error, layout, centres=centres, passes=passes, rescaling=self._rescaling)
 
     def _query(self, solution: KernelSolution) -> ResidualQuery:
         """Return the query for the residuals of the current coefficients."""
-        added, error = self.added, self._error(self.kernel_layout, self.added)
+        layout, added = self.kernel_layout, self.added
+        error = self._error(layout, added)(layout.sizes)
         task, primal_only = self._task_of_primal, not solution.within_bounds
         return ResidualQuery(task, self.b, error, added.total, primal_only, self._rescaling)
 
@@ -308,15 +311,19 @@ class Scan(RunningValues):
         task = self.task
         return task if task.one_sided or task.tube >= 0 else replace(task, tube=0.0)
 
-    def _sharpened(self, solution: KernelSolution, query: ResidualQuery, q: float) -> Sharpened:
-        """Return the query with u in float64; q: see Sharpened."""
+    def _sharpened(
+        self, solution: KernelSolution, query: ResidualQuery, q: float, with_dual: bool
+    ) -> Sharpened:
+        """Return the query with u in float64; q, with_dual: see Sharpened."""
         layout, beta = self.kernel_layout.in_float64, solution.beta
         X, added = self.rows(solution.rows).X, NOTHING_ADDED.after(beta)
-        error = self._error(layout, added)
+        error = self._error(layout, added)(layout.sizes)
+        running = self.kernel_layout
+        own_error = partial(error_of_rows, layout=running, error=self._error(running, self.added))
         self.draws += 1
         draw = Draw(self.seed, EVALUATION_DRAW + self.draws)
         expansion = Expansion(layout, X, np.column_stack([beta, np.abs(beta)]))
-        return Sharpened(query, expansion, added.total, error, draw, q)
+        return Sharpened(query, own_error, expansion, added.total, error, draw, q, with_dual)
 
     def _proven(
         self,
@@ -372,7 +379,7 @@ class Scan(RunningValues):
         points, beta = self.completed(solution).points, solution.beta
         assert points is not None
         layout, added = self.kernel_layout.in_float64, NOTHING_ADDED.after(beta)
-        error = self._error(layout, added).of(added.total, added.total)
+        error = self._error(layout, added)(layout.sizes).of(added.total, added.total)
         u, size, y = Expansion(layout, points.X, beta).values(points.X), np.abs(beta), points.y
         norm_error = added.total * error + addition_error(len(beta), float(size @ np.abs(u)))
         linear_size = float(size @ (np.abs(y) + self.task.epsilon))

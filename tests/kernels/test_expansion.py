@@ -22,6 +22,7 @@ from kernel_sums import (
     dense_rbf,
     gram,
     sparse_rbf,
+    sum_error,
     usual_values,
 )
 from scipy import sparse
@@ -249,3 +250,37 @@ def test_rows_less_their_usual_values_have_fewer_nonzeros(dtype, stored):
         assert found.nnz == np.count_nonzero(expected) < X.nnz
         assert np.array_equal(found.indices, np.nonzero(expected)[1])
         assert np.array_equal(found.toarray(), expected)
+
+
+@pytest.mark.parametrize("kind", [Dense, Nonzeros])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_sum_loses_no_more_than_the_additions_of_its_layout(kind, dtype):
+    """The first values of each sum are 1; each other one is lost if it is added to them alone."""
+    unit, m = np.finfo(dtype).epsneg, 1000
+    beta = np.full(m, 0.999 * unit, dtype).astype(np.float64)
+    beta[:16] = 1.0
+    layout = kind(Kernel("rbf", gamma=1.0), dtype)
+    found = Expansion(layout, csr(np.zeros((m, 3))), beta).values(csr(np.zeros((1, 3))))[0]
+    lost = (16.0 - found) + (m - 16) * 0.999 * unit
+    assert abs(lost) <= (layout.additions(m, 1) + 3) * unit * 16.0
+    assert layout.additions(m, 1) < 50
+
+
+@pytest.mark.parametrize("kind", [Blocks, Dense, Nonzeros, SparseBlocks])
+def test_the_bound_of_a_row_is_that_of_its_own_size(kind, rows):
+    """Each pair of rows is bounded as two rows of the same sum of lengths."""
+    kernel, centre = Kernel("rbf", gamma=0.3), np.full(6, 0.4)
+    layout = kind(kernel, np.float32, centre)
+    layout.sizes = layout.sizes_of(rows)
+    X = rows.toarray() - centre
+    lengths, beta = np.sqrt((X**2).sum(axis=1)), np.random.default_rng(1).normal(size=40)
+    own = sum_error(layout, layout.sizes_of_pairs(rows), 40)
+    for i, length in enumerate(lengths):
+        norm = ((length + lengths.max()) / 2) ** 2
+        terms = np.count_nonzero(X[i]) if kind is Nonzeros else 6
+        alone = sum_error(layout, layout.sizes._replace(norm=norm, terms=terms), 40)
+        assert own.relative[i] == pytest.approx(alone.relative, rel=1e-6)
+    truth = np.exp(-0.3 * np.square(X[:, None] - X).sum(axis=2))
+    error = own.of(truth @ np.abs(beta), np.abs(beta).sum())
+    assert (np.abs(Expansion(layout, rows, beta).values(rows) - truth @ beta) <= error).all()
+    assert (own.relative <= sum_error(layout, layout.sizes, 40).relative * (1 + 1e-9)).all()

@@ -24,4 +24,4 @@ from randsvm.kernels.layouts import (
     usual_values,
 )
 from randsvm.kernels.random_features import RandomMap
-from randsvm.kernels.rounding import SumError, largest_offset
+from randsvm.kernels.rounding import SumError, largest_offset, sum_error

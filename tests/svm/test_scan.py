@@ -268,7 +268,9 @@ def test_a_sample_bounds_what_rounding_changes(made, share):
 
         def sums(seed, q):
             sharp = SumError(0.0, 1e-12)
-            asked = Sharpened(query, expansion, sizes[:, 1].sum(), sharp, Draw(seed, 1), q)
+            total, draw = sizes[:, 1].sum(), Draw(seed, 1)
+            own = lambda X: SumError(0.0, np.full(X.shape[0], error))  # noqa: E731
+            asked = Sharpened(query, own, expansion, total, sharp, draw, q, q > 0)
             return np.sum(one.scan.ask(asked), axis=0)
 
         def residuals(u):

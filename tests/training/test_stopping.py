@@ -55,9 +55,10 @@ def test_the_rows_of_a_sample_are_drawn_independently_of_the_folds(
         drawn.append(key[1])
         return words(key, *others)
 
-    def asked(query, expansion, total, error, draw, q):
+    def asked(*arguments):
+        draw = next(each for each in arguments if isinstance(each, sampling.Draw))
         sampled.append((draw.number, set(drawn)))
-        return sharpened(query, expansion, total, error, draw, q)
+        return sharpened(*arguments)
 
     monkeypatch.setattr(sampling, "philox_words", recorded)
     monkeypatch.setattr(scan, "Sharpened", asked)
