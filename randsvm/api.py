@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from randsvm.errors import ParameterError, suggestion
 from randsvm.events import Watch, check, silent
 from randsvm.parameters.option import grid, make_parameters, option_fields
-from randsvm.parameters.rounds import StopParams
+from randsvm.parameters.rounds import RoundsParams
 from randsvm.parameters.run import (
     ALGORITHMS,
     COMMON,
@@ -60,7 +60,7 @@ def train(
         Returns the `tried` records of earlier searches, whose scores are used again.
     **options : object
         Options by the long names of the command line: fields of KernelParams and RandsvmParams or
-        OsunaParams, or of SgdParams, and of StopParams, Limits, DataParams, Search and Resources:
+        OsunaParams, or of SgdParams, and of RoundsParams, Limits, DataParams, Search and Resources:
         ``gamma=5``, ``gap=0.001``, ``C=[1, 8]`` (a list is searched), ``weights={"spam": 10}`` or
         ``weights="balanced"``, ``time_limit=60`` (seconds), ``memory=2**30`` (bytes). A word of
         the command line is a value, too: ``time_limit="10m"``, ``memory="1G"``. Also
@@ -122,10 +122,10 @@ def train(
     # Files for the model of a frame have its types of columns.
     own_format = {"format": "parquet"} if is_frame(data) else {}
     values = _values({**own_format, **options}, groups)
-    made: list[Any] = [make_parameters(one, values) for one in groups if one is not StopParams]
+    made: list[Any] = [make_parameters(one, values) for one in groups if one is not RoundsParams]
     params, *algorithm_params = made
     job = Job(
-        stop=make_parameters(StopParams, values) if StopParams in groups else StopParams(),
+        stop=make_parameters(RoundsParams, values) if RoundsParams in groups else RoundsParams(),
         limits=make_parameters(Limits, values),
         data_params=make_parameters(DataParams, values),
         resources=make_parameters(Resources, values),

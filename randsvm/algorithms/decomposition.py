@@ -43,8 +43,10 @@ Start = Callable[[Scan], tuple[Step, WorkingSet]]
 
 @dataclass
 class Decomposition:
-    """One run over D. rng: numbered random draws. tolerance: returns that of the KKT conditions in
-    the next scan."""
+    """One run over D.
+
+    rng: numbered random draws. tolerance: returns the tolerance of the next scan.
+    """
 
     scan: Scan
     rng: Draws

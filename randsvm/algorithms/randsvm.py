@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,11 +55,10 @@ from randsvm.svm.working_set import (
 # falls with the square root of that number. With the exponent 2/3, f0 of all rows takes about as
 # many kernel values as the rounds on A.
 SUBSET_FACTOR = 3.0
-# A holds the rows that are at most ERRORS times the error of f0 beyond the margin. Of the rows at
-# exactly that distance, one in 22 is within the margin of f (for a normal error), and so a support
-# vector. If such a row is outside of A, each change of its coefficient costs n kernel values. If it
-# is in A, each change of any coefficient costs one kernel value for it. Both costs are equal if one
-# row in 22 is a support vector.
+# A holds the rows that are at most ERRORS times the error of f0 beyond the margin. 1.7 balances two
+# costs: a support vector outside of A costs n kernel values for each change of its coefficient, and
+# a row of A one for each change of any coefficient. They are equal where one row in 22 is a support
+# vector. For a normal error that is at 1.7 errors beyond the margin.
 ERRORS = 1.7
 # The error is measured on the audit rows nearest to the margin: one in NEAREST_SHARE of them.
 NEAREST_SHARE = 8
@@ -73,15 +73,23 @@ FROM_ROWS = 200_000
 SUBSET_GAP = 0.02
 
 
-# Solves the problem of some rows of D alone, by `train_certified`. It returns the solution, and the
-# machine that scans D in its place: the same, or one with few support vectors. Both have `points`
-# and row numbers of D. Its arguments:
+class PartSolution(NamedTuple):
+    """The solution of the problem of some rows of D, with `points` and row numbers of D.
+
+    scanned: the machine that scans D in its place: the same, or one with few support vectors
+    """
+
+    solution: KernelSolution
+    scanned: KernelSolution
+
+
+# Solves the problem of some rows of D alone, by `train_certified`. Its arguments:
 #
 #     rows : (m,) int64, ascending row numbers in D
 #     start=None: makes the first step
 #     factor=1.0: the bounds of the coefficients are multiplied by it
 #     gap=None: the gap that ends this solve; None: a share of the gap that ends the whole run
-PartSolver = Callable[..., tuple[KernelSolution, KernelSolution]]
+PartSolver = Callable[..., PartSolution]
 
 
 def inner_set_pays(n: int, problem: Problem) -> bool:
@@ -107,7 +115,7 @@ def estimate_from_subsets(run: Decomposition, solve_part: PartSolver) -> tuple[S
     for half in _halves(run, rows):
         weight = len(half) if scan.weights is None else float(scan.weights[half].sum())
         factor = scan.total_weight / weight
-        machines.append(solve_part(half, factor=factor, gap=SUBSET_GAP)[0])
+        machines.append(solve_part(half, factor=factor, gap=SUBSET_GAP).solution)
     assert all(one.points is not None for one in machines)
     points = Points.concatenate([one.points for one in machines if one.points is not None])
     order = np.argsort(points.rows)

@@ -14,7 +14,7 @@ from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, inputs
 from randsvm.parameters import values
 from randsvm.parameters.option import OUTPUT, Option, option_fields
-from randsvm.parameters.rounds import StopParams
+from randsvm.parameters.rounds import RoundsParams
 from randsvm.parameters.run import ALGORITHMS, COMMON
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def of_algorithm(algorithm: str) -> Callable[[Decorated], Decorated]:
     more = click.argument("more_files", type=PATH, nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]")
     # sgd writes its model whatever the gap, and does not use LIBSVM. It takes --require-gap and
     # the cache of LIBSVM too, so that errors give the reason, but its help omits them.
-    hidden = () if StopParams in groups else ("require_gap", "libsvm_cache")
+    hidden = () if RoundsParams in groups else ("require_gap", "libsvm_cache")
 
     def decorate(command: Decorated) -> Decorated:
         command = parameters(*COMMON, hidden=hidden)(report(quiet(log(html(command)))))

@@ -19,7 +19,7 @@ class RandsvmParams(Options):
     sample_size : None: `SAMPLE_FACTOR` times k; algorithms/randsvm.py has the measurements
     distortion, delta : None: `DEFAULT_DISTORTION` and `DEFAULT_DELTA`
 
-    All options except sample_size are for the rule of KBH07, see StopParams.
+    All options except sample_size are for the rule of KBH07, see RoundsParams.
     """
 
     SAMPLE_FACTOR = 1.5
@@ -152,7 +152,7 @@ class OsunaParams(Options):
 
 
 @dataclass(frozen=True)
-class StopParams(Options):
+class RoundsParams(Options):
     """Where a run of randsvm or osuna begins, and the conditions that end it.
 
     gap: a number; NO_GAP: no gap ends the run, which goes on until no violator is left or, with a
@@ -235,7 +235,7 @@ class StopParams(Options):
         """The most support vectors of --reduce N; None: as many as the gap needs."""
         return None if self.reduce is None or self.reduce == AUTO else int(self.reduce)
 
-    def resolved(self, params: KernelParams, bounded: bool, required: float | None) -> StopParams:
+    def resolved(self, params: KernelParams, bounded: bool, required: float | None) -> RoundsParams:
         """Return the parameters with a gap: by default DEFAULT_GAP, or --require-gap if less.
 
         There is no default gap with a bound k or for a kernel without a certificate.

@@ -26,7 +26,7 @@ from randsvm.parameters.option import (
     require,
     shared_option,
 )
-from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
+from randsvm.parameters.rounds import OsunaParams, RandsvmParams, RoundsParams
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import WEIGHTS, KernelParams
 from randsvm.parameters.values import (
@@ -579,9 +579,9 @@ class CertifyParams(Options):
 
 # Name of an algorithm -> the classes of its options; the first has the parameters of the model.
 ALGORITHMS: dict[str, tuple[type, ...]] = {
-    "randsvm": (KernelParams, RandsvmParams, StopParams),
-    "osuna": (KernelParams, OsunaParams, StopParams),
-    "osuna-closest": (KernelParams, OsunaParams, StopParams),
+    "randsvm": (KernelParams, RandsvmParams, RoundsParams),
+    "osuna": (KernelParams, OsunaParams, RoundsParams),
+    "osuna-closest": (KernelParams, OsunaParams, RoundsParams),
     "sgd": (SgdParams,),
 }
 # The classes of the options that every algorithm has.

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from randsvm.events import Iteration, Watch, listener, listening, silent
 from randsvm.files import display_output
 from randsvm.models.model_text import check_is_not_model, check_replaces_model
 from randsvm.parameters.option import require
-from randsvm.parameters.rounds import StopParams
+from randsvm.parameters.rounds import RoundsParams
 from randsvm.parameters.run import DataParams, Limits, Resources, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams
@@ -45,14 +45,27 @@ Keep = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Fit = Callable[[Dataset, AnyParams], Decision]
 
 
-# Trains on some rows of a view, and returns what is kept of f of others, and the fit to start from.
-# Its arguments:
-#
-#     params
-#     previous: a fit with the same parameters except C, on these or other rows; None: from nothing
-#     training, held_out : (n,) bool, the rows to train on and those that f is of
-#     keep
-FoldFit = Callable[[AnyParams, Any, np.ndarray, np.ndarray, Keep], tuple[np.ndarray, Any]]
+ParamsOfFit = TypeVar("ParamsOfFit", bound=KernelParams | SgdParams, contravariant=True)
+
+
+class FoldFit(Protocol[ParamsOfFit]):
+    """A function that trains on some rows of a view."""
+
+    def __call__(
+        self,
+        params: ParamsOfFit,
+        previous: Any,
+        training: np.ndarray,
+        held_out: np.ndarray,
+        keep: Keep,
+        /,
+    ) -> tuple[np.ndarray, Any]:
+        """Return what is kept of f of rows that are held out, and the fit to start from.
+
+        previous: a fit with the same parameters except C, on these or other rows; None: from
+            nothing
+        training, held_out : (n,) bool, the rows to train on and those that f is of
+        """
 
 
 @dataclass(frozen=True)
@@ -64,7 +77,7 @@ class Job:
         --warm-start. None: all were given
     """
 
-    stop: StopParams = field(default_factory=StopParams)
+    stop: RoundsParams = field(default_factory=RoundsParams)
     limits: Limits = field(default_factory=Limits)
     data_params: DataParams = field(default_factory=DataParams)
     resources: Resources = field(default_factory=Resources)

@@ -60,7 +60,7 @@ from randsvm.training.rounds import (
     count_bounded,
     total_certificate,
 )
-from randsvm.training.run import BatchRun, Described, Trainer
+from randsvm.training.run import FileRun, StartDetails, Trainer
 from randsvm.training.subtasks import OldModel, Subtask, Subtasks, assemble, finished
 
 if TYPE_CHECKING:
@@ -220,16 +220,16 @@ class KernelTrainer(Trainer[KernelParams]):
     def cost_and_lambda(self, params: KernelParams) -> tuple[float, float]:
         return params.cost, 1 / (params.cost * self.D.total_weight())
 
-    def _largest(self, params: KernelParams) -> tuple[Subtasks, Algorithm]:
+    def _subtasks_and_algorithm(self, params: KernelParams) -> tuple[Subtasks, Algorithm]:
         """Return the subtasks of all rows, and the algorithm of the largest one."""
         subtasks = self.subtasks(self.D, params)
         return subtasks, self.algorithm_for(subtasks.max_rows, subtasks.problem)
 
-    def described(self, params: KernelParams) -> Described:
-        subtasks, algorithm = self._largest(params)
+    def described(self, params: KernelParams) -> StartDetails:
+        subtasks, algorithm = self._subtasks_and_algorithm(params)
         why = self.not_psd if params.positive_semidefinite else INDEFINITE_KERNEL
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
-        return Described(
+        return StartDetails(
             algorithm.arguments,
             [*self._notices, *uncertified, *algorithm.notices],
             {
@@ -383,13 +383,13 @@ class KernelTrainer(Trainer[KernelParams]):
         return part
 
     def new_run(self, params: KernelParams, clock: Clock, until: float) -> KernelTrainingRun:
-        subtasks, largest = self._largest(params)
+        subtasks, largest = self._subtasks_and_algorithm(params)
         together = subtasks.side_by_side(largest.solve_bytes(subtasks))
         start_of = None if self.old is None else self.old.starts(subtasks, params.cost)
         return KernelTrainingRun(self, params, subtasks, clock, until, together, start_of=start_of)
 
 
-class KernelTrainingRun(BatchRun[KernelParams]):
+class KernelTrainingRun(FileRun[KernelParams]):
     """The training of all subtasks, which share the time until `end`, and their joint model.
 
     Pairs of classes with enough rows are solved side by side, as many as memory allows (see

@@ -60,7 +60,7 @@ from randsvm.training.job import (
     check_gap,
     check_paths,
 )
-from randsvm.training.run import BatchRun, Described, Trainer, TrainingRun, check_row_weights
+from randsvm.training.run import FileRun, StartDetails, Trainer, TrainingRun, check_row_weights
 
 # The cost of a step is proportional to the number of classes.
 MAX_CLASSES = 10_000
@@ -98,8 +98,8 @@ class LinearTrainer(Trainer[SgdParams]):
         )
         return params
 
-    def described(self, params: SgdParams) -> Described:
-        return Described(fields={"gap_asked": params.gap})
+    def described(self, params: SgdParams) -> StartDetails:
+        return StartDetails(fields={"gap_asked": params.gap})
 
     def decision(self, D: Dataset, params: SgdParams, clock: Clock) -> Decision:
         run = LinearTrainingRun(self, D, params, clock, clock.end)
@@ -131,7 +131,7 @@ MIN_TRAINING_ROWS = 2
 EVALUATION_PASSES = 3.0
 
 
-class LinearTrainingRun(BatchRun[SgdParams]):
+class LinearTrainingRun(FileRun[SgdParams]):
     """SGD on the rows of D, or of a view of it. With held-out rows, the solution of their lowest
     loss is kept.
 

@@ -28,7 +28,7 @@ from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, ParameterError
 from randsvm.events import Iteration, Notice, emit, listening
 from randsvm.parameters.option import command_line, require
-from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
+from randsvm.parameters.rounds import OsunaParams, RandsvmParams, RoundsParams
 from randsvm.parameters.svm import Problem
 from randsvm.svm.libsvm import remedy
 from randsvm.svm.scan import Scan, ScanResult, least_norm
@@ -53,11 +53,13 @@ MAX_IDLE_ROUNDS = 5
 TIGHTEN_FACTOR = 0.1
 MIN_TOLERANCE = 1e-13
 # With a gap the tolerance also tightens as soon as the violators are fewer than this share of a
-# working set: otherwise rounds of few rows follow that hardly lower the gap. Measured, rounds and
-# changed coefficients until a gap of 0.1%, without this and with it: arm of 8 joints (36,000 rows,
-# C = 1, g = 0.5, epsilon 0.1) 129 and 96 rounds, 104,521 and 92,573 changes; Friedman's function
-# (20,000 rows, epsilon 0.01) 227 and 186, 168,317 and 156,485; svmguide1 (C = 10, g = 0.01) 33 and
-# 18, 17,766 and 13,647. Shares of 0.3 and 1 give nearly the same numbers.
+# working set: otherwise rounds of few rows follow that hardly lower the gap. Rounds and changed
+# coefficients until a gap of 0.1%:
+#                                             without         with
+#     arm of 8 joints, 36,000 rows            129  104,521    96   92,573
+#     Friedman's function, 20,000 rows        227  168,317    186  156,485
+#     svmguide1                               33   17,766     18   13,647
+# Shares of 0.3 and 1 give nearly the same numbers.
 FEW_VIOLATORS_SHARE = 0.5
 
 
@@ -77,8 +79,8 @@ class Record:
     last: the certificate of the last solution, with its own D
     support_vectors, violators: their numbers after the last round
     violation: the smallest max_violation of all rounds at this tolerance
-    lowest_gap: the last gap that counted as progress: it was below LOWER_GAP_FACTOR times the one
-        before it
+    gap_of_last_progress: the last gap that counted as progress: it was below LOWER_GAP_FACTOR times
+        the one before it
     idle: the number of rounds in a row without progress at this tolerance
     """
 
@@ -92,7 +94,7 @@ class Record:
     support_vectors: int = 0
     violators: int = 0
     violation: float = inf
-    lowest_gap: float = inf
+    gap_of_last_progress: float = inf
     idle: int = 0
 
     def certificate(self, primal: float) -> Certificate:
@@ -124,22 +126,22 @@ class Record:
         self.scan_seconds = V.full_scan_seconds
         self.support_vectors, self.violators = len(SV), V.count
         self.take(SV, V.certificate)
-        lower = self.gap_of_last < LOWER_GAP_FACTOR * self.lowest_gap
+        lower = self.gap_of_last < LOWER_GAP_FACTOR * self.gap_of_last_progress
         gains = V.certificate.dual - before > MIN_DUAL_GAIN * abs(V.certificate.dual)
         progress = lower or gains or V.max_violation < self.violation
-        self.lowest_gap = self.gap_of_last if lower else self.lowest_gap
+        self.gap_of_last_progress = self.gap_of_last if lower else self.gap_of_last_progress
         self.violation = min(self.violation, V.max_violation)
         self.idle = 0 if progress else self.idle + 1
 
     def tighten(self) -> None:
-        """Begin rounds at another tolerance: none has been made."""
+        """Forget the violations and idle rounds at the former tolerance."""
         self.violation, self.idle = inf, 0
 
 
 class RoundLimits(NamedTuple):
     """The limits that end the rounds of a run.
 
-    rows: of a working set; 0: each round solves all rows and has no use for more violators
+    few_violators: fewer are not worth a round at the same tolerance
     advice: what the user may change if rounds make no progress
     gap: the gap that was asked for; None: no gap ends the run
     target: the gap of running values at which the closing evaluation is expected to find `gap`
@@ -148,7 +150,7 @@ class RoundLimits(NamedTuple):
     least_norm: for -s nu-svc, the |w|^2 at which no machine is left; None: another task
     """
 
-    rows: int
+    few_violators: float
     advice: str
     gap: float | None = None
     target: float = 0.0
@@ -183,7 +185,7 @@ def decide(
     may_tighten = gap is not None and tighter >= MIN_TOLERANCE
     if not record.violators:
         return tighter if may_tighten else Stopped(StopReason.NO_VIOLATORS)
-    if record.violators < FEW_VIOLATORS_SHARE * limits.rows and may_tighten:
+    if record.violators < limits.few_violators and may_tighten:
         return tighter
     if record.idle < MAX_IDLE_ROUNDS:
         return None
@@ -239,7 +241,7 @@ class Algorithm:
 
     name: str
     params: RandsvmParams | OsunaParams
-    stop: StopParams
+    stop: RoundsParams
     n: int
     nonzeros: float
     problem: Problem
@@ -397,7 +399,8 @@ class Rounds:
     share_end: the moment when the subtask's share of the time is over
     memory_sharers: the number of such runs that share the memory
     gap: the gap that ends the rounds; None: the one that the job asks for before a reduction
-    all_rows: the number of all rows, if the subtask has some of them only; None: it has all
+    rows_of_whole: the number of rows of the problem that the subtask is a part of; None: it is no
+        part
     """
 
     subtask: Subtask
@@ -408,7 +411,7 @@ class Rounds:
     share_end: float = inf
     memory_sharers: int = 1
     gap: float | None = None
-    all_rows: int | None = None
+    rows_of_whole: int | None = None
 
     def __post_init__(self) -> None:
         if self.gap is None:
@@ -419,7 +422,7 @@ class Rounds:
         self.before: SubtaskSolution | None = None
         # Whether rounds begin on an inner set, and the last solution over it: the coefficients of
         # all other rows are 0, so that it is feasible for all rows.
-        self.begins_on_inner_set = self.all_rows is None and self.algorithm.uses_inner_set
+        self.begins_on_inner_set = self.rows_of_whole is None and self.algorithm.uses_inner_set
         self.inner_solution: KernelSolution | None = None
         shares = self.memory_sharers * (1 + self.begins_on_inner_set)
         self.layout_bytes = self.job.resources.layout_bytes // shares
@@ -515,8 +518,10 @@ class Rounds:
 
     def _limits(self, SV: KernelSolution) -> RoundLimits:
         published = self.algorithm.as_published
+        # A round that solves all rows has no use for more violators.
+        rows = 0 if isinstance(self.scan, WholeScan) else self.algorithm.r
         return RoundLimits(
-            rows=0 if isinstance(self.scan, WholeScan) else self.algorithm.r,
+            few_violators=FEW_VIOLATORS_SHARE * rows,
             advice=remedy(self.scan.problem),
             gap=self.gap,
             target=SV.gap if isinstance(SV, ReducedMachine) else self.gap_target,
@@ -544,7 +549,7 @@ class Rounds:
             machine=self.subtask.name,
             primal=V.certificate.primal,
             dual=V.certificate.dual,
-            inner_set=0 if self.all_rows is None else self.subtask.D.n,
+            inner_set=0 if self.rows_of_whole is None else self.subtask.D.n,
         )
         # Not by `emit`, which may raise TimeLimitError: at the end of a round `decide` asks for
         # the time. The clock numbers the rounds of all subtasks.
@@ -566,9 +571,9 @@ class Rounds:
         The evaluation scans every support vector; the last scan predicts the seconds that it takes.
         """
         seconds = EVALUATION_FACTOR * self.record.scan_seconds
-        if self.all_rows is not None:
+        if self.rows_of_whole is not None:
             # All rows are scanned with this solution, and evaluated.
-            seconds *= 2 * self.all_rows / self.subtask.D.n
+            seconds *= 2 * self.rows_of_whole / self.subtask.D.n
         return self.share_end - seconds - RESERVED_SECONDS
 
     # --- problems of some rows ---------------------------------------------------------------
@@ -580,7 +585,7 @@ class Rounds:
         *,
         factor: float = 1.0,
         gap: float | None = None,
-    ) -> tuple[KernelSolution, KernelSolution]:
+    ) -> randsvm.PartSolution:
         """Solve the problem of some rows; see randsvm.PartSolver."""
         if gap is None:
             gap = PART_GAP_SHARE * self.gap_target if self.gap else None
@@ -605,9 +610,9 @@ class Rounds:
             solved = part.solve(self.interrupt_at())
             SV = _over(part, rows, solved.SV)
             if not is_feasible:
-                return SV, SV
+                return randsvm.PartSolution(SV, SV)
             self.inner_solution = SV
-            return SV, self._reduced_part(part, rows, solved, SV)
+            return randsvm.PartSolution(SV, self._reduced_part(part, rows, solved, SV))
         finally:
             best, so_far = part.record, self.record
             if is_feasible and solved is None and best.solution is not None:
@@ -726,15 +731,17 @@ class Rounds:
         Each D bounds the optimum from below.
         """
         is_reduced = isinstance(SV, ReducedMachine)
-        best = self.inner_solution if is_reduced else self.record.dual_solution
+        source_of_dual = self.inner_solution if is_reduced else self.record.dual_solution
         gains = self.record.dual - evaluated.dual
         if self.gap is not None and evaluated.gap <= self.gap:
             return evaluated
-        if best is None or not evaluated.certified or SV.has_coefficients_of(best):
+        if source_of_dual is None or not evaluated.certified:
+            return evaluated
+        if SV.has_coefficients_of(source_of_dual):
             return evaluated
         if not is_reduced and gains <= NEGLIGIBLE_GAIN * evaluated.largest_distance:
             return evaluated
-        other = self.scan.with_dual_of(best, evaluated)
+        other = self.scan.with_dual_of(source_of_dual, evaluated)
         return min(other, evaluated, key=lambda one: one.gap)
 
     def prepare_to_continue(self, found: SubtaskSolution) -> bool:

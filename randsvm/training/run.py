@@ -223,7 +223,7 @@ PROBABILITY_TIME = 4
 # --- what kernel machines and linear machines supply -----------------------------------------
 
 
-class Described(NamedTuple):
+class StartDetails(NamedTuple):
     """The part of the events about a training that depends on its kind of machine.
 
     arguments: the options of the algorithm other than the parameters, with their defaults
@@ -341,9 +341,9 @@ class Trainer(ABC, Generic[AnyParams]):
     def cost_and_lambda(self, params: AnyParams) -> tuple[float, float]:
         """Return C, and lambda = 1/(C n), the scale of CS246, Pegasos and scikit-learn."""
 
-    def described(self, params: AnyParams) -> Described:
+    def described(self, params: AnyParams) -> StartDetails:
         """Return that part of the events about a training on all rows."""
-        return Described()
+        return StartDetails()
 
     @abstractmethod
     def decision(self, D: Dataset, params: AnyParams, clock: Clock) -> Decision:
@@ -353,7 +353,7 @@ class Trainer(ABC, Generic[AnyParams]):
         """
 
     @abstractmethod
-    def new_run(self, params: AnyParams, clock: Clock, until: float) -> BatchRun[AnyParams]:
+    def new_run(self, params: AnyParams, clock: Clock, until: float) -> FileRun[AnyParams]:
         """Return a training on all rows that has time until the moment `until`."""
 
 
@@ -449,7 +449,7 @@ def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
 
 
 def _report_start(
-    trainer: Trainer[AnyParams], params: AnyParams, described: Described, clock: Clock
+    trainer: Trainer[AnyParams], params: AnyParams, described: StartDetails, clock: Clock
 ) -> None:
     """Emit the configuration of the run, and what was left out of the data."""
     D, job = trainer.D, trainer.job
@@ -555,7 +555,7 @@ class TrainingRun(ABC):
         """Set `saved_model`, and write it to its file."""
 
 
-class BatchRun(TrainingRun, Generic[AnyParams]):
+class FileRun(TrainingRun, Generic[AnyParams]):
     """A training on a whole file, on arrays, or on some of their rows.
 
     stopped: why it ended

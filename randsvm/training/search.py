@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, takewhile
 from math import ceil, inf, isnan, nan, sqrt
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -242,14 +242,21 @@ def first_rows(D: Dataset, job: Job, least: int, most: int) -> int:
 # --- scores ----------------------------------------------------------------------------------
 
 
+class Scored(NamedTuple):
+    """The result of a combination on a number of rows."""
+
+    rows: int
+    tried: Tried
+
+
 class CandidateScores(Generic[AnyParams]):
     """The results of all combinations so far, and the log of earlier searches.
 
     configuration: returns the words that make parameters and a job
     until: the moment when the search ends with the results so far
     logged: results of earlier searches, by configuration and digest of the data
-    results: the number of rows, and the result, of each combination on the largest number of rows
-        so far; None: it has no score. In the order of the grid
+    results: of each combination on the largest number of rows so far, in the order of the grid;
+        None: it has no score
     candidate_seconds: the seconds per candidate in the last timed stage; 0 if none was timed
     timed_rows: the rows of that stage
     """
@@ -273,7 +280,7 @@ class CandidateScores(Generic[AnyParams]):
             for line in job.search.earlier()
             if _is_complete(line)
         }
-        self.results: dict[AnyParams, tuple[int, Tried] | None] = {}
+        self.results: dict[AnyParams, Scored | None] = {}
         self.candidate_seconds, self.timed_rows = 0.0, 1
 
     @property
@@ -292,7 +299,7 @@ class CandidateScores(Generic[AnyParams]):
         """
         return [tried for _, tried in sorted(filter(None, self.results.values()), key=self._rank)]
 
-    def _rank(self, result: tuple[int, Tried]) -> tuple[int, bool, bool, bool, float]:
+    def _rank(self, result: Scored) -> tuple[int, bool, bool, bool, float]:
         rows, found = result
         is_partial = found.dropped_after is not None, found.interrupted_after is not None
         return -rows, *is_partial, isnan(found.score), -self.criterion.sign * found.score
@@ -304,9 +311,9 @@ class CandidateScores(Generic[AnyParams]):
         """
         scored = [(found, one) for one in candidates if (found := self.results[one])]
         scored.sort(key=lambda pair: self._rank(pair[0]))
-        best_first = [(found, one) for found, one in scored if found[0] == scored[0][0][0]]
+        best_first = [(found, one) for found, one in scored if found.rows == scored[0][0].rows]
         count = max(MIN_KEPT, ceil(KEPT_PART * len(best_first)))
-        scores = [found[1].score for found, _ in best_first]
+        scores = [found.tried.score for found, _ in best_first]
         equals = scores[count : len(scores) // 2].count(scores[min(count, len(scores)) - 1])
         return [one for _, one in best_first[: count + equals]]
 
@@ -335,7 +342,7 @@ class CandidateScores(Generic[AnyParams]):
         is_first, began = not self.ranked, time.perf_counter()
         self.results = {**dict.fromkeys(candidates), **self.results}
         before = dict(self.results)
-        missing = [one for one in candidates if (before[one] or (0,))[0] != rows]
+        missing = [one for one in candidates if not ((found := before[one]) and found.rows == rows)]
         done = self._cross_validated(missing, rows) if missing else 0
         if done < len(missing):
             where = "" if rows == self.D.n else f" on {rows:,} rows"
@@ -418,7 +425,7 @@ class CandidateScores(Generic[AnyParams]):
             standard_error=error,
             **result,
         )
-        self.results[one] = rows, tried
+        self.results[one] = Scored(rows, tried)
         try:
             emit(tried)
         except Interrupted:
@@ -430,8 +437,8 @@ class CandidateScores(Generic[AnyParams]):
     ) -> list[Mapping[str, Any] | None]:
         """Return the line of the log for each candidate, or None.
 
-        The line of a dropped candidate is used only if another candidate is better on the same
-        folds. The line of an interrupted candidate only serves this comparison.
+        It has the line if it was scored on all folds, or was dropped and another candidate is
+        better on the same folds. An interrupted candidate only serves this comparison.
         """
         digest, sign = self.D.summary.digest, self.criterion.sign
         lines = [self.logged.get((self._configuration(one, rows), digest)) for one in candidates]
@@ -464,10 +471,17 @@ class Race(Generic[AnyParams]):
     """The fits of the candidates of a stage, in chains.
 
     A family is all candidates that differ in C alone; if fits do not start from others, each
-    candidate is a family of its own. A chain is a family on one fold: the smallest C starts from
-    its fit for the first fold, and each other C from the next smaller one. Rows in the order of
-    time make the first fold too small to start from. Chains of one kernel are adjacent, since they
-    may share its values; those of the largest gamma, mostly the slowest, are the last families.
+    candidate is a family of its own. A chain is a family on one fold. An arrow leads from a fit to
+    the one that starts from it:
+
+        fold 1    C = 1  ->  C = 8  ->  C = 64
+                    |
+                    v
+        fold 2    C = 1  ->  C = 8  ->  C = 64
+
+    If rows are in the order of time, the first fold is too small to start from. Chains of one
+    kernel are adjacent, since they may share its values; those of the largest gamma, mostly the
+    slowest, are the last families.
 
     drops: whether candidates that are significantly worse than the best one are dropped
     until: the moment after which no fit begins

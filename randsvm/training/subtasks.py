@@ -252,7 +252,7 @@ class Subtasks:
     def without(self, held_out: np.ndarray) -> Subtasks:
         """Return the subtasks of a fold: the rows that it holds out have the weight 0.
 
-        The rows of pairs must be grouped before. Only `self` is closed. held_out : (n,) bool
+        Call `group_rows` first, and close the original, not this. held_out : (n,) bool
         """
         weights = self.D.weights()
         weights = ~held_out * (1.0 if weights is None else weights)

@@ -21,7 +21,7 @@ from randsvm.data import sampling
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
 from randsvm.parameters.option import command_line
-from randsvm.parameters.rounds import RandsvmParams, StopParams
+from randsvm.parameters.rounds import RandsvmParams, RoundsParams
 from randsvm.parameters.run import DataParams, Resources, Search
 from randsvm.parameters.svm import KernelParams
 from randsvm.svm.linear import Linear, with_share_outside
@@ -47,7 +47,7 @@ def open_task(path: Path, kind: str = "svc", **options: Any) -> Iterator[Dataset
 def open_rounds(path: Path, **params: Any) -> Iterator[Rounds]:
     """Open a data set and the rounds of `randsvm` on its two classes. params: of KernelParams."""
     with open_task(path) as D:
-        job = Job(stop=StopParams(gap=0.01), resources=Resources(jobs=1))
+        job = Job(stop=RoundsParams(gap=0.01), resources=Resources(jobs=1))
         task = Subtasks(D, KernelParams(**params), job.resources)[0]
         nonzeros = D.nnz / D.n
         algorithm = Algorithm("randsvm", RandsvmParams(), job.stop, D.n, nonzeros, task.problem)
