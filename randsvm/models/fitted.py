@@ -229,6 +229,10 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
         return model.decision(rows, labels_only)
 
     columns = None if model.columns is None or not is_frame(X) else model.columns
+    if columns is not None and not hasattr(X, "iloc"):
+        import pyarrow
+
+        X = pyarrow.table(X)
     # A data frame whose columns are the features themselves is read as an array.
     if columns is not None and _names_of(X) != columns.feature_names:
         # Imported here because few predictions are of tables.
@@ -246,7 +250,7 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
 
 def _names_of(X: Any) -> list[str]:
     """Return the names of the columns of a data frame of pandas or a table of pyarrow."""
-    return list(map(str, X.columns if hasattr(X, "iloc") else X.schema.names))
+    return list(map(str, X.columns if hasattr(X, "iloc") else X.column_names))
 
 
 def _check_width(model: Model, X: Any) -> None:

@@ -111,8 +111,18 @@ def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path
     assert np.allclose(out.score, sign * expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "pyarrow"])
-def test_frames_train_and_predict_as_the_file_of_their_rows(tmp_path, kind):
+class ArrowStream:
+    """Rows of which only Arrow's interface is known, as in frames of polars."""
+
+    def __init__(self, frame):
+        self.table = pa.Table.from_pandas(frame)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize("made", [pd.DataFrame, pa.Table.from_pandas, ArrowStream])
+def test_frames_train_and_predict_as_the_file_of_their_rows(tmp_path, made):
     frame, test = census(500), census(200, seed=1).sample(frac=1, axis=1, random_state=0)
     frame.loc[::7, "hours"] = np.nan
     test = test.drop(columns="income")
@@ -122,7 +132,6 @@ def test_frames_train_and_predict_as_the_file_of_their_rows(tmp_path, kind):
     randsvm.train(tmp_path / "t.csv", tmp_path / "m", format="csv", **options)
     randsvm.predict(tmp_path / "test.csv", tmp_path / "m", tmp_path / "labels")
     expected = (tmp_path / "labels").read_text().splitlines()
-    made = pa.Table.from_pandas if kind == "pyarrow" else lambda frame: frame
     trained = randsvm.train(made(frame), tmp_path / "f", **options)
     texts = [(tmp_path / name).read_text().partition("# randsvm")[0] for name in "mf"]
     assert texts[0] == texts[1]
