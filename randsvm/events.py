@@ -37,10 +37,6 @@ class Waiting:
     """
 
 
-class Queued(Waiting):
-    """A moment at which this thread waits for a free worker of a cluster, for a call on it."""
-
-
 class Notice(NamedTuple):
     """A sentence that the user should know."""
 

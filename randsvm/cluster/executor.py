@@ -16,7 +16,7 @@ from randsvm.cluster.connection import Connection
 from randsvm.cluster.workers import Held, Shared, Worker, WorkerPool
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Executor, Shard, ShardStates
-from randsvm.events import Notice, Queued, emit
+from randsvm.events import Notice, emit
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
@@ -227,10 +227,8 @@ def called(
             for worker in members
             if worker.actor and not worker.delivery and len(worker.tasks) < worker.threads
         ]
-        if not free:
-            emit(Queued())
-            return {}
-        return {min(free, key=lambda worker: len(worker.tasks) - worker.threads): shards}
+        chosen = sorted(free, key=lambda worker: len(worker.tasks) - worker.threads)[:1]
+        return dict.fromkeys(chosen, shards)
 
     (report,) = worker_pool.reports(
         shards, plan, lambda worker, some: task, shared, lambda shard: numbers

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf, isnan, nan, sqrt
+from math import isnan, nan, sqrt
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from randsvm.arrays import distinct
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import FOLDS_DRAW, REPEATS_DRAW, SUBSET_DRAW, Draw
 from randsvm.data.shard_executor import Executor, Shard
-from randsvm.events import Notice, Progress, Queued, Searched, Tried, Watch, emit, listening
+from randsvm.events import Notice, Progress, Searched, Tried, Watch, emit, listening
 from randsvm.models.decisions import predicted_classes, votes
 from randsvm.models.metrics import RegressionErrors, correctly_ranked
 from randsvm.parallel import Cancelled, completed_results
@@ -254,26 +254,10 @@ def run_concurrently(
     threads: int,
     until: float,
     stage: str,
-    most: float = inf,
 ) -> Iterator[Result]:
-    """Yield the results of the tasks as they complete; no task begins after the moment `until`.
+    """Yield the results of the tasks as they complete; no task begins after the moment `until`."""
 
-    most: seconds; a task that takes longer ends by the exception Cancelled and has no result. The
-    time that a task waits for a free worker does not count.
-    """
-
-    def run(task: Callable[[], Result], raise_if_cancelled: Watch) -> Result:
-        latest = time.perf_counter() + most
-
-        def watch(event: object) -> None:
-            nonlocal latest
-            if isinstance(event, Queued):
-                latest = time.perf_counter() + most
-            raise_if_cancelled(event)
-            if time.perf_counter() >= latest:
-                raise Cancelled
-
-        # The events of a fit are dropped; the listener only cancels it.
+    def run(task: Callable[[], Result], watch: Watch) -> Result:
         with listening(watch):
             return task()
 

@@ -311,12 +311,12 @@ class Trainer(ABC, Generic[AnyParams]):
     @contextmanager
     def ways_to_fit(
         self, D: Dataset, candidates: Sequence[AnyParams]
-    ) -> Iterator[tuple[FoldFit[AnyParams], bool, int]]:
+    ) -> Iterator[tuple[Sequence[FoldFit[AnyParams]], int]]:
         """Yield the way to fit parts of a view of the rows with some parameters.
 
         With it: whether a fit may start from another one, and the number of concurrent fits.
         """
-        yield partial(fit_anew, D, self.for_parts().fit), False, concurrent_fits(D, self.job)
+        yield [partial(fit_anew, D, self.for_parts().fit)], concurrent_fits(D, self.job)
 
     @property
     @abstractmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, takewhile
@@ -132,19 +132,17 @@ AMPLE_TIME = 1 / 4
 # rows of the first stage, each other on ROW_GROWTH times the rows of the one before.
 FINER_FACTORS = (2.0, sqrt(2.0))
 
-# Under a time limit, the fits of a chain are given up after this part of the time that is left.
-MAX_TIME_PART = 1 / 8
 # The seconds of a fit grow at most as this power of the rows.
 COST_POWER = 1.5
 
 # The most decision values of all candidates of a race in memory, 8 bytes each, and 8 for each loss
 # of a row. This does not depend on --memory, which changes no result.
 MAX_RACING_VALUES = 1 << 24
-# Yields the way to make fits on rows of D with some parameters, whether each may start from another
-# one, and the number of concurrent ones.
+# Yields the ways to fit rows of D with some parameters, to smaller and smaller gaps, each from a
+# fit of the way before, and the number of concurrent fits. With one way, fits start from nothing.
 WaysToFit: TypeAlias = (
     "Callable[[Dataset, Sequence[AnyParams]],"
-    " AbstractContextManager[tuple[FoldFit[AnyParams], bool, int]]]"
+    " AbstractContextManager[tuple[Sequence[FoldFit[AnyParams]], int]]]"
 )
 
 
@@ -367,9 +365,9 @@ class CandidateScores(Generic[AnyParams]):
             self._emit_tried(candidates[index], rows, {**place, **result})
 
         with self._race(candidates, rows) as race:
-            # A family is taken from the log only as a whole, since its fits start from each other:
-            # the score of a fold does not depend on the log. The other families race alone, so the
-            # number of folds before a combination is dropped may depend on it.
+            # A family is taken from the log only as a whole, since its fits start from each other.
+            # The other families race alone, so the number of folds before a combination is dropped
+            # may depend on the log.
             unknown = [one for one in race.families if not all(lines[i] for i in one)]
             for index in range(len(candidates)):
                 if not any(index in family for family in unknown):
@@ -479,21 +477,22 @@ class Race(Generic[AnyParams]):
                     v
         fold 2    C = 1  ->  C = 8  ->  C = 64
 
-    If rows are in the order of time, the first fold is too small to start from. Chains of one
-    kernel are adjacent, since they may share its values; those of the largest gamma, mostly the
-    slowest, are the last families.
+    If rows are in the order of time, the first fold is too small to start from. A race makes the
+    fits of the first fold to smaller and smaller gaps, each from its own fit before: most
+    candidates that are worse show it long before they are solved. Chains of one kernel are
+    adjacent, since they may share its values; those of the largest gamma, mostly the slowest, are
+    the last families.
 
+    ways, concurrent_fits: see WaysToFit
     drops: whether candidates that are significantly worse than the best one are dropped
     until: the moment after which no fit begins
     first_fits: the fits for the first fold from which others start
-    late: the candidates that took too long
     parts: the scores of the candidates that are not done, by fold
     """
 
     candidates: Sequence[AnyParams]
     validation: CrossValidation
-    fit: FoldFit[AnyParams]
-    starts_from_fits: bool
+    ways: Sequence[FoldFit[AnyParams]]
     concurrent_fits: int
     criterion: Criterion
     drops: bool
@@ -501,30 +500,32 @@ class Race(Generic[AnyParams]):
 
     def __post_init__(self) -> None:
         self.families = [[index] for index in range(len(self.candidates))]
-        if self.starts_from_fits:
+        if len(self.ways) > 1:
             self.families = families_of(self.candidates)
         self.families.sort(key=lambda family: self.candidates[family[0]].gamma or 0.0)
         self.first_fits: dict[int, Any] = {}
-        self.late: set[int] = set()
         self.parts: dict[int, dict[int, FoldScore]] = {}
 
     def scored(self, families: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[FoldScore]]]:
         """Yield the candidates of some families as they are done, and their scores.
 
-        A race goes fold by fold, and drops candidates after each. Otherwise few families are scored
-        at a time, so that some are done if the time is over or a signal comes.
+        A race goes fold by fold, and drops candidates after each pass. Otherwise few families are
+        scored at a time, so that some are done if the time is over or a signal comes.
         """
-        folds = self.validation.folds
-        later = [[fold] for fold in folds[1:]] if self.drops else [folds[1:]]
+        folds, last = self.validation.folds, self.ways[-1]
+        passes = [(last, folds[:1]), (last, folds[1:])]
+        if self.drops:
+            passes = [(way, folds[:1]) for way in self.ways]
+            passes += [(last, range(fold, fold + 1)) for fold in folds[1:]]
         count = max(1, len(families)) if self.drops else self.concurrent_fits
         for at in range(0, len(families), count):
             together = families[at : at + count]
             self.parts = {index: {} for index in sorted(chain.from_iterable(together))}
             self.first_fits.clear()
-            for next_folds in [folds[:1], *later]:
-                for index in self._worse() if self.drops and next_folds != folds[:1] else ():
+            for number, one in enumerate(passes):
+                for index in self._worse() if self.drops and number else ():
                     yield self._done(index)
-                self._fit_folds(together, next_folds)
+                self._fit_folds(together, *one)
             for index in [one for one, own in self.parts.items() if len(own) == len(folds)]:
                 yield self._done(index)
 
@@ -548,39 +549,39 @@ class Race(Generic[AnyParams]):
         }
         return significantly_worse(losses, self.validation.D.n)
 
-    def _fit_folds(self, families: Sequence[Sequence[int]], folds: Sequence[int]) -> None:
+    def _fit_folds(
+        self, families: Sequence[Sequence[int]], fit: FoldFit[AnyParams], folds: Sequence[int]
+    ) -> None:
         """Make the chains of some folds side by side, and keep their scores."""
         # Long chains come first, so that no thread waits for one at the end.
         calls = [
-            partial(self._chain, chain_of, fold)
+            partial(self._chain, chain_of, fold, fit)
             for family in reversed(families)
             for fold in folds
             if (chain_of := [index for index in family if index in self.parts])
         ]
         last = f" to {folds[-1] + 1}" if len(folds) > 1 else ""
         stage = f"fits, fold {folds[0] + 1}{last}"
-        seconds = MAX_TIME_PART * (self.until - time.perf_counter())
         for index, fold, score in chain.from_iterable(
-            run_concurrently(calls, self.concurrent_fits, self.until, stage, seconds)
+            run_concurrently(calls, self.concurrent_fits, self.until, stage)
         ):
             self.parts[index][fold] = score
 
-    def _chain(self, family: Sequence[int], fold: int) -> list[tuple[int, int, FoldScore]]:
-        """Make the fits of a chain; return the scores of its candidates.
-
-        If one takes too long, larger values of C and other folds are not fitted.
-        """
-        found, validation, previous = [], self.validation, self.first_fits.get(family[0])
+    def _chain(
+        self, family: Sequence[int], fold: int, fit: FoldFit[AnyParams]
+    ) -> list[tuple[int, int, FoldScore]]:
+        """Make the fits of a chain, while there is time; return the scores of its candidates."""
+        found, validation, is_first = [], self.validation, fold == self.validation.folds[0]
+        # Rows in the order of time make the first fold too small to start from.
+        previous = None if validation.forward else self.first_fits.get(family[0])
         held_out, training = validation.held_out(fold), validation.training(fold)
         y, weights = validation.D.labels()[held_out], validation.D.weights()
         weights = np.ones(len(y)) if weights is None else weights[held_out]
-        is_first = fold == validation.folds[0] and not validation.forward
-        try:
+        with suppress(Cancelled):
             for index in family:
-                if index in self.late:
-                    raise Cancelled
-                kept, previous = self.fit(
-                    self.candidates[index], previous, training, held_out, self.criterion.keep
+                start = self.first_fits.get(index, previous) if is_first else previous
+                kept, previous = fit(
+                    self.candidates[index], start, training, held_out, self.criterion.keep
                 )
                 score = self.criterion.of_fold(y, kept, weights)
                 # Only a race compares the losses of rows.
@@ -588,8 +589,6 @@ class Race(Generic[AnyParams]):
                 found.append((index, fold, score))
                 if is_first and (self.drops or index == family[0]):
                     self.first_fits[index] = previous
-        except Cancelled:
-            self.late.add(index)
         return found
 
 

@@ -142,7 +142,7 @@ def search(
 
     @contextmanager
     def fits(D: Dataset, candidates: Any) -> Iterator[Any]:
-        yield partial(cross_validation.fit_anew, D, fit), False, 1
+        yield [partial(cross_validation.fit_anew, D, fit)], 1
 
     return searches.search(D, params, fits, job, configuration, until)
 

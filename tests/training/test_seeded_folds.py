@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 from learning import gaussians, learn
 from scipy import stats
 from trainings import significantly_worse
@@ -29,9 +30,11 @@ def values_of(record):
     return tuple(record["values"].values())
 
 
-def test_a_race_drops_significantly_worse_combinations_and_keeps_the_best(tmp_path):
-    every, whole = search(tmp_path, "whole", "--no-racing")
-    raced, found = search(tmp_path, "raced")
+# Fits start from others where a working set has fewer rows than a fold.
+@pytest.mark.parametrize("words", [(), ("--sample-size", 100, "--gap", 1e-6, "--search-gap", 1e-6)])
+def test_a_race_drops_significantly_worse_combinations_and_keeps_the_best(words, tmp_path):
+    every, whole = search(tmp_path, "whole", "--no-racing", *words)
+    raced, found = search(tmp_path, "raced", *words)
     assert all(one["dropped_after"] is None for one in every)
     kept = [one for one in raced if one["dropped_after"] is None]
     dropped = raced[len(kept) :]
@@ -41,7 +44,9 @@ def test_a_race_drops_significantly_worse_combinations_and_keeps_the_best(tmp_pa
     for one in raced:
         folds = one["dropped_after"] or 4
         assert len(one["scores"]) == folds
-        assert one["scores"] == scores[values_of(one)]["scores"][:folds]
+        # Those that lose the first fold need not be solved to the gap of the search.
+        if folds > 1 or not words:
+            assert one["scores"] == scores[values_of(one)]["scores"][:folds]
     # A dropped combination is worse on all folds together, too.
     best = max(one["score"] for one in every)
     for one in dropped:
