@@ -34,6 +34,7 @@ from randsvm.algorithms.decomposition import Decomposition, Scans, Start, unchan
 from randsvm.arrays import sorted_union
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
+from randsvm.data.sampling import Permuter
 from randsvm.kernels.expansion import Expansion
 from randsvm.parameters.svm import Problem
 from randsvm.svm.blocks import BlockChoice
@@ -127,7 +128,7 @@ def estimate_from_subsets(run: Decomposition, solve_part: PartSolver) -> tuple[S
 def _halves(run: Decomposition, rows: np.ndarray) -> list[np.ndarray]:
     """Return a random half of the rows and the other one, ascending, with equal parts of each
     class."""
-    random = rows[run.rng.next().stream().permutation(len(rows))]
+    random = rows[Permuter(run.rng.next()).permutation(len(rows))]
     if run.scan.task.one_sided:
         y = run.scan.D.labels()[random]
         random = random[np.argsort(y > 0, kind="stable")]

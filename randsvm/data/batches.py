@@ -62,7 +62,7 @@ def shuffled_batches(
 
     Another thread reads one batch ahead. chunks: the numbers of those to read; None: all.
     """
-    random = draw.stream()
+    random = Permuter(draw)
     numbers = list(range(len(D.shards)) if chunks is None else chunks)
     rows = np.diff(D.stored_starts)[numbers].tolist()
     nonzeros = D.store.nonzeros[numbers].tolist()

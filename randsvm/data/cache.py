@@ -70,7 +70,7 @@ def _read_through_cache(
 ) -> tuple[Summary, Store]:
     if STANDARD in paths:
         raise ParameterError("--cache needs a named file: standard input cannot be checked")
-    for name in (*paths, *options.weight_files, cache):
+    for name in filter(None, (*paths, options.row_weights, cache)):
         if is_stream(name):
             raise ParameterError(f"--cache needs a regular file: {name} cannot be checked")
     check_distinct({"--cache": cache}, {"TRAIN_FILE": paths, "--row-weights": options.row_weights})
@@ -84,7 +84,7 @@ def _read_through_cache(
 
 def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, object]:
     """Return the state of the files and the options that a cache must match."""
-    files = [_file(path) for path in (*paths, *options.weight_files)]
+    files = list(map(_file, filter(None, (*paths, options.row_weights))))
     return {"files": files, "reading": asdict(options)}
 
 

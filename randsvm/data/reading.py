@@ -94,11 +94,6 @@ class ParseOptions:
     table: TableOptions | None = None
     groups: bool = False
 
-    @property
-    def weight_files(self) -> list[str]:
-        """Return the file of weights, if there is one."""
-        return [] if self.row_weights is None else [self.row_weights]
-
 
 class FirstPass:
     """Makes chunks of blocks of rows, whatever their source, and sums them up.

@@ -56,9 +56,6 @@ class Draw(NamedTuple):
         # One Philox counter step yields four words, so row i has word i % 4 of step i // 4.
         return philox_words((self.seed, self.number), (0, 0, 0, 0), start, stop - start)
 
-    def stream(self) -> Permuter:
-        return Permuter(self)
-
 
 class Permuter:
     """Successive random permutations from the keys of one draw."""

@@ -90,11 +90,6 @@ class ParsedRows:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    @property
-    def is_weighted(self) -> bool:
-        """Return whether any row has a weight other than 1."""
-        return self.weights is not None and bool((self.weights != 1).any())
-
     def without_zero_weights(self) -> ParsedRows:
         """Return the block without its rows of weight 0.
 

@@ -135,9 +135,9 @@ class RowFiles:
             float64=True,
             threads=jobs,
         ):
-            self.weighted = self.weighted or block.is_weighted
             rows = block.without_zero_weights() if self.training else block
             weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+            self.weighted = self.weighted or bool((weights != 1).any())
             yield replace(rows, weights=weights)
 
     def report_other_texts(self) -> None:
