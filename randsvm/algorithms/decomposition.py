@@ -17,7 +17,7 @@ import numpy as np
 
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
-from randsvm.data.sampling import Draw, Draws
+from randsvm.data.sampling import Draws
 from randsvm.svm.projection import clipped, with_sums_by_violation
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan, ScanResult
@@ -28,10 +28,10 @@ from randsvm.svm.tasks import SUM_ROUNDING
 from randsvm.svm.whole import WholeScan
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
+    KEEP_NONE,
     Collector,
     Order,
     WorkingSet,
-    largest_violation,
     select,
 )
 
@@ -111,7 +111,7 @@ def rounds_of_whole(
     """
     trained = np.arange(whole.D.n) if whole.weights is None else np.flatnonzero(whole.weights)
     solve_all = partial(svmlearn, whole, is_whole=True, gap=gap)
-    task, keep_none = whole.task, Collector(0, Draw(0, 0), largest_violation)
+    task = whole.task
     if start is not None:
         step = start(whole)[0]
     elif task.coefficient_sum or task.absolute_sum:
@@ -121,7 +121,7 @@ def rounds_of_whole(
         step = solve_all(whole.points(trained))
     left = MAX_FURTHER_ITERATIONS + step.iterations
     while True:
-        SV, V = whole.after(step, keep_none, tolerance())
+        SV, V = whole.after(step, KEEP_NONE, tolerance())
         yield SV, V
         if not progress() or (V.count and left < 0):
             return
@@ -216,7 +216,7 @@ def osuna(
         stay = B.latest_first[: size - swap if size >= KEEP_FROM_ROWS else 0]
         enter = select(V.sides, size - len(stay), stay)
         stay = select((B.latest_first,), size - len(enter), enter)
-        B = B.next(stay, enter)                              #     replace rows of B by rows of V
+        B = WorkingSet.of(enter, stay)                       #     replace rows of B by rows of V
         points = run.scan.points(B.rows)                     #     solve B, all others frozen
         step = svmlearn(run.scan, points, SV.b, frozen=True)
 # fmt: on

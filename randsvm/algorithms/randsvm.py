@@ -201,7 +201,7 @@ def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Scans:
         SV, V = run.violators(step, uniform_sample, r)        #     V = violators(D, SV)
         yield SV, V
         R = _subset_of_violators(V, r - len(SV), SV)          #     R = a random subset of V
-        W = W.next(SV.rows, R)
+        W = WorkingSet.of(R, SV.rows)
         points = run.scan.points(W.rows)
         step = svmlearn(run.scan, points, SV.b)               #     SV = svmlearn(SV + R)
 
@@ -222,7 +222,7 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> S
         m, keeps = blocks.rows_after(step, V.certificate), W.pairs and r >= KEEP_FROM_ROWS
         kept = W.latest_first[: m // KEPT_SHARE if keeps else 0]
         R = select(V.sides, m - len(kept), kept)              #     R = a subset of V
-        W = W.next(kept, R, pairs=W.pairs or not _are_many(V, SV))
+        W = WorkingSet.of(R, kept, pairs=W.pairs or not _are_many(V, SV))
         if blocks.divides(W):
             step = blocks.svmlearn(W, SV.b)                   #     svmlearn(blocks of W)
         else:
@@ -281,7 +281,6 @@ def _are_many(V: ScanResult, SV: KernelSolution) -> bool:
 def _after_start(run: Decomposition, r: int, start: Start) -> tuple[Step, WorkingSet]:
     """Make a start and solve one round after it, since k may end the run after one step."""
     step, _ = start(run.scan)
-    W = WorkingSet.of(step.points.rows)
     SV, V = run.violators(step, uniform_sample, r)
-    W = W.next(SV.rows, _subset_of_violators(V, r - len(SV), SV))
+    W = WorkingSet.of(_subset_of_violators(V, r - len(SV), SV), SV.rows)
     return svmlearn(run.scan, run.scan.points(W.rows)), W

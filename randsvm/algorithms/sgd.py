@@ -158,7 +158,7 @@ class Learner:
         self.b += share * (other.b - self.b)
         self._add(other)
 
-    def take(self, other: Learner) -> None:
+    def adopt(self, other: Learner) -> None:
         """Continue with the weights of a folded learner, which began with those of this one."""
         self.fold()
         self.v, self.b = other.v, other.b
@@ -265,7 +265,7 @@ def averaged_pass(D: Dataset, learner: Learner, rng: Draws, count: int) -> Itera
     for part in D.executor.distribute(learn, list(groups), numbers):
         yield part.steps_made
         whole.join(part)
-    learner.take(whole)
+    learner.adopt(whole)
 
 
 def squares(D: Dataset) -> tuple[float, float]:

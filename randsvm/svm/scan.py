@@ -52,11 +52,11 @@ from randsvm.svm.running_values import (
 from randsvm.svm.solution import NO_STEP, Certificate, KernelSolution, ReducedMachine, Step
 from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
+    KEEP_NONE,
     Candidates,
     Collector,
     Side,
     interleaved,
-    largest_violation,
     side_of,
 )
 
@@ -273,7 +273,7 @@ class Scan(RunningValues):
             if found is solution and tolerance == self.problem.tolerance:
                 return found, V
         self.return_to(solution)
-        return self.find_violators(Collector(0, Draw(0, 0), largest_violation))
+        return self.find_violators(KEEP_NONE)
 
     @property
     def _can_sharpen(self) -> bool:

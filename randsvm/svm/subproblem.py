@@ -98,7 +98,7 @@ def svmlearn(
     if is_whole:
         share = _final_share(problem, gap, bound, violation, float(np.ptp(y)))
     # Centred values serve all tasks, as a step changes no sum of coefficients. They round least.
-    # From zero they are taken if rounding of the largest possible beta exceeds the violation.
+    # From zero they are submatrix if rounding of the largest possible beta exceeds the violation.
     if not beta.any() and _rounding(diagonal, np.maximum(upper, -lower)) > violation:
         values = _centred(problem, points, values)
     # If there are more rows than features, the rounded values belong to no linear kernel.
@@ -117,7 +117,7 @@ def svmlearn(
         tolerance = max(share * violation, floor)
         found = solve_from_zero(values, y, lower, upper, tolerance, epsilon)
     else:
-        K = values.taken
+        K = values.submatrix
         products = product(K, beta)
         h = y - (u - products)
         # LIBSVM's sums cannot distinguish two gradients that differ by less than this.
@@ -170,7 +170,7 @@ def _final_share(
 
 def _centred(problem: Problem, points: Points, values: KernelValues) -> KernelValues:
     """Return the centred values of points, in a matrix of their own."""
-    K = centred_gram(Kernel.of(problem), points.X, values.taken)
+    K = centred_gram(Kernel.of(problem), points.X, values.submatrix)
     return KernelValues(K, np.arange(len(K)))
 
 

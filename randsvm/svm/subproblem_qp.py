@@ -147,7 +147,7 @@ def product(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
 # ---- LIBSVM's own problems, from beta = 0 ---------------------------------------------------
 
 
-def taken(K: np.ndarray, at: np.ndarray) -> np.ndarray:
+def submatrix(K: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return the values of some rows of K with each other, (m, m); K itself if these are all."""
     is_whole = len(at) == len(K) and bool((at == np.arange(len(K))).all())
     return K if is_whole else K[np.ix_(at, at)]
@@ -162,9 +162,9 @@ class KernelValues(NamedTuple):
     nodes: PrecomputedNodes | None = None
 
     @property
-    def taken(self) -> np.ndarray:
+    def submatrix(self) -> np.ndarray:
         """The values of the rows with each other, (m, m); K itself if these are all."""
-        return taken(self.K, self.at)
+        return submatrix(self.K, self.at)
 
 
 def solve_from_zero(

@@ -29,7 +29,7 @@ from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values
 from randsvm.svm.running_values import Added, Answer, Coefficients
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem_qp import KernelValues, taken
+from randsvm.svm.subproblem_qp import KernelValues, submatrix
 
 # The most rows of a matrix: its values take 67 MB in float32, and twice that as LIBSVM reads them.
 MAX_MATRIX_ROWS = 4096
@@ -177,7 +177,7 @@ class WholeScan(Scan):
         return self.audit if len(rows) == len(self.audit) else self.audit[rows]
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
-        K = taken(self.matrix.K, self.at[points.rows])
+        K = submatrix(self.matrix.K, self.at[points.rows])
         return centred_if_far(self.matrix.kernel, points.X, K) if centred else K
 
     def shared_gram(self, points: Points) -> KernelValues:

@@ -117,6 +117,9 @@ class Collector(NamedTuple):
     order: Order
 
 
+KEEP_NONE = Collector(0, Draw(0, 0), largest_violation)
+
+
 def side_of(
     collector: Collector,
     shard: Shard,
@@ -144,6 +147,7 @@ def side_of(
     return Side(SmallestKeys.of(collector.keep, rows[1:], keys), steepest)
 
 
+NO_ROWS: np.ndarray = np.empty(0, np.int64)
 # A working set with fewer rows than this keeps none from the one before.
 KEEP_FROM_ROWS = 8
 
@@ -162,18 +166,14 @@ class WorkingSet:
     pairs: bool = False
 
     @staticmethod
-    def of(rows: np.ndarray) -> WorkingSet:
-        """Return a first working set."""
-        return WorkingSet(np.sort(rows), rows)
+    def of(new: np.ndarray, kept: np.ndarray = NO_ROWS, *, pairs: bool = False) -> WorkingSet:
+        """Return the working set of new rows and of rows of the one before."""
+        return WorkingSet(sorted_union(kept, new), new, pairs)
 
     @property
     def latest_first(self) -> np.ndarray:
         """Return the new rows followed by the others, (m,) int64."""
         return np.concatenate([self.new, self.rows[~np.isin(self.rows, self.new)]])
-
-    def next(self, kept: np.ndarray, new: np.ndarray, *, pairs: bool = False) -> WorkingSet:
-        """Return the working set of these rows."""
-        return WorkingSet(sorted_union(kept, new), new, pairs)
 
 
 def select(sides: Sequence[np.ndarray], count: int, excluded: np.ndarray) -> np.ndarray:

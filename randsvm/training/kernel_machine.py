@@ -196,12 +196,12 @@ class KernelTrainer(Trainer[KernelParams]):
         )
         return params
 
-    def take(self, whole: Dataset, path: str, params: KernelParams) -> None:
+    def set_rows(self, whole: Dataset, path: str, params: KernelParams) -> None:
         """Take the rows. Without a positive semidefinite kernel no gap ends the run.
 
         Raises ContentError if the user asked for one.
         """
-        super().take(whole, path, params)
+        super().set_rows(whole, path, params)
         if params.kernel != "precomputed" or (why := why_not_psd(self.D)) is None:
             return
         if self._asked_gap is not None:

@@ -110,7 +110,7 @@ class Record:
         """
         return self.certificate(self.last.primal).gap
 
-    def take(self, SV: KernelSolution, certificate: Certificate) -> None:
+    def add_solution(self, SV: KernelSolution, certificate: Certificate) -> None:
         """Take a solution into account."""
         self.last = certificate
         if certificate.dual > self.dual:
@@ -119,13 +119,13 @@ class Record:
         if certificate.primal <= self.primal or not certificate.certified:
             self.solution, self.primal = SV, certificate.primal
 
-    def add(self, SV: KernelSolution, V: ScanResult) -> None:
+    def add_round(self, SV: KernelSolution, V: ScanResult) -> None:
         """Take a round into account."""
         before = self.dual
         self.rounds += 1
         self.scan_seconds = V.full_scan_seconds
         self.support_vectors, self.violators = len(SV), V.count
-        self.take(SV, V.certificate)
+        self.add_solution(SV, V.certificate)
         lower = self.gap_of_last < LOWER_GAP_FACTOR * self.gap_of_last_progress
         gains = V.certificate.dual - before > MIN_DUAL_GAIN * abs(V.certificate.dual)
         progress = lower or gains or V.max_violation < self.violation
@@ -533,7 +533,7 @@ class Rounds:
     def _report(self, SV: KernelSolution, V: ScanResult) -> None:
         """Record and report a round."""
         record = self.record
-        record.add(SV, V)
+        record.add_round(SV, V)
         event = Iteration(
             number=0,
             seconds=self.clock.seconds,
@@ -713,7 +713,7 @@ class Rounds:
         with suppress(*ends), clock.until(lambda: end):
             if self.record.solution is None:
                 SV, at_first = self.scan.examine(SV)
-                self.record.take(SV, at_first.certificate)
+                self.record.add_solution(SV, at_first.certificate)
             for solution, V in self.scan.evaluations(SV, self.gap):
                 SV, certificate, count = solution, V.certificate, V.count
             certificate = self._with_best_dual(SV, certificate)
@@ -768,7 +768,7 @@ class Rounds:
         self.start, self.begins_on_inner_set = (in_float64 if refines else unchanged), False
         so_far, self.before = self.record, found
         self.record = Record(so_far.rounds, so_far.scan_seconds)
-        self.record.take(found.SV, found.certificate)
+        self.record.add_solution(found.SV, found.certificate)
         return True
 
     def _misses_gap(self, found: SubtaskSolution) -> bool:

@@ -246,7 +246,7 @@ class Trainer(ABC, Generic[AnyParams]):
         """name: of the algorithm."""
         self.name, self.job = name, job
 
-    def take(self, whole: Dataset, path: str, params: AnyParams) -> None:
+    def set_rows(self, whole: Dataset, path: str, params: AnyParams) -> None:
         """Take the rows of the file `path`, labelled and scaled.
 
         Raises DataError if the rows cannot be trained on.
@@ -384,7 +384,7 @@ def train(
         clock.before_a_model(model or IN_MEMORY),
         closing(load_rows(data, params, job)) as whole,
     ):
-        trainer.take(whole, joint_name(data), params)
+        trainer.set_rows(whole, joint_name(data), params)
         remarks = [*_unused_options(params), *_remarks(trainer, params)]
         params = trainer.resolved(trainer.with_gamma(params))
         described = trainer.described(params)

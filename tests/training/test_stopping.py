@@ -108,7 +108,7 @@ def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
     solutions = [SimpleNamespace() for _ in range(4)]
     rounds = [(9.0, 1.0), (5.0, 2.0), (7.0, 4.0), (6.0, 3.0)]
     for solution, (primal, dual) in zip(solutions, rounds, strict=True):
-        best.take(solution, Certificate(primal, dual, True))
+        best.add_solution(solution, Certificate(primal, dual, True))
     assert best.solution is solutions[1]
     assert (best.primal, best.dual) == (5.0, 4.0)
 
