@@ -13,7 +13,6 @@ cdef extern from "_rbf.h":
     const int PANEL
     const int COLUMNS
     const int GROUP
-    const int PANELS_AT_ONCE
     ctypedef struct rbf_work:
         const int *starts
         const int *features
@@ -53,9 +52,8 @@ cdef extern from "_cells.h":
 # The number of centres in a panel, and the largest number of columns in a call.
 PANEL_CENTRES = PANEL
 PANEL_COLUMNS = COLUMNS
-# The number of panels whose values are added up before they are added to a sum, and, for sparse rows,
-# before they are added to the sum of these.
-GROUP_PANELS, SPARSE_PANELS = GROUP, PANELS_AT_ONCE
+# The number of panels whose values for dense rows are added up before they are added to a sum.
+GROUP_PANELS = GROUP
 # The number of rows in a cell.
 CELL_ROWS = CELL
 

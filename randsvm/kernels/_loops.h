@@ -107,38 +107,25 @@ INLINED void NAMED(sparse_panels)(const int abreast, const int columns, const rb
         for (int v = 0; columns == 0 && v < VECTORS * abreast; v++)
             NAMED(store)(values[v], (NUMBER *)it->K + i * it->stride + p * PANEL + v * WIDTH,
                          it->centres - p * PANEL - v * WIDTH);
-        for (int c = 0; c < columns; c++) {
-            REALS sum = {0};
+        for (int c = 0; c < columns; c++)
             for (int v = 0; v < VECTORS * abreast; v++)
-                sum += values[v] * *(const REALS *)(beta + c * centres + v * WIDTH);
-            sums[c] += sum;
-        }
+                sums[c] += values[v] * *(const REALS *)(beta + c * centres + v * WIDTH);
     }
 }
 
 INLINED void NAMED(sparse_loop)(const int vectors, const int columns, const rbf_work *it)
 {
-    REALS sums[PENDING_SUMS], some[PENDING_SUMS];
+    REALS sums[PENDING_SUMS];
     const long rows = columns ? PENDING_SUMS / columns : STORED_ROWS;
     for (long first = 0; first < it->m; first += rows) {
-        const long last = first + rows < it->m ? first + rows : it->m;
-        const long count = (last - first) * columns;
-        for (long i = 0; i < count; i++)
-            sums[i] = some[i] = (REALS){0};
-        for (long p = 0; p < it->count;) {
-            if (p + PANELS_AT_ONCE <= it->count) {
-                NAMED(sparse_panels)(PANELS_AT_ONCE, columns, it, first, last, p, some);
-                p += PANELS_AT_ONCE;
-            } else {
-                NAMED(sparse_panels)(1, columns, it, first, last, p, some);
-                p++;
-            }
-            for (long i = 0; (p % GROUP == 0 || p == it->count) && i < count; i++) {
-                sums[i] += some[i];
-                some[i] = (REALS){0};
-            }
-        }
-        for (long i = 0; i < count; i++)
+        long last = first + rows < it->m ? first + rows : it->m, p = 0;
+        for (long i = 0; i < (last - first) * columns; i++)
+            sums[i] = (REALS){0};
+        for (; p + PANELS_AT_ONCE <= it->count; p += PANELS_AT_ONCE)
+            NAMED(sparse_panels)(PANELS_AT_ONCE, columns, it, first, last, p, sums);
+        for (; p < it->count; p++)
+            NAMED(sparse_panels)(1, columns, it, first, last, p, sums);
+        for (long i = 0; i < (last - first) * columns; i++)
             it->u[first * columns + i] += NAMED(total)(sums[i]);
     }
 }

@@ -18,11 +18,11 @@
 #define TILE 4
 /* The largest number of sums over the same kernel values in one call. */
 #define COLUMNS 8
-/* The number of panels whose values are added up before they are added to a sum, so that a value
-   goes through fewer additions. */
+/* The number of panels whose values for dense rows are added up before they are added to a sum, so
+   that a value goes through fewer additions. Sparse rows lose a quarter of their speed by it. */
 #define GROUP 8
 /* The number of panels that a sparse row uses at once. Its features are read once for all of them,
-   and the independent sums hide the latency of additions. It divides GROUP. */
+   and the independent sums hide the latency of additions. */
 #define PANELS_AT_ONCE 2
 /* The number of sums, over rows and columns, that stay in the cache until all panels are done. */
 #define PENDING_SUMS 256

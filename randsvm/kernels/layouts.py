@@ -37,7 +37,6 @@ from randsvm.kernels._kernels import (
     GROUP_PANELS,
     PANEL_CENTRES,
     PANEL_COLUMNS,
-    SPARSE_PANELS,
     add_squared_distances,
     add_sums_of_cells,
     dense_rbf,
@@ -355,9 +354,13 @@ class SparseBlocks(SparseRows, Blocks):
 
 
 class Compiled(Layout):
-    """The base of layouts whose centres are panels: compiled code computes and adds up values."""
+    """The base of layouts whose centres are panels: compiled code computes and adds up values.
+
+    group: the number of panels whose values are added up before they are added to a sum.
+    """
 
     adds_norms_last = True
+    group = GROUP_PANELS
 
     def additions(self, centres: int, sums: int) -> int:
         block = super().additions(centres, sums)
@@ -367,13 +370,9 @@ class Compiled(Layout):
         # lanes.
         is_single = self.dtype is np.float32
         panels, lanes = -(-block // PANEL_CENTRES), LANES if is_single else LANES // 2
-        of_group = self.vectors_of_group(min(GROUP_PANELS, panels), PANEL_CENTRES // lanes)
-        groups = -(-panels // GROUP_PANELS)
+        of_group = min(self.group, panels) * PANEL_CENTRES // lanes
+        groups = -(-panels // self.group)
         return min(block, of_group + groups + (0 if is_single else lanes))
-
-    def vectors_of_group(self, panels: int, vectors: int) -> int:
-        """Return the additions of a value within a group of panels; vectors: in each panel."""
-        return panels * vectors
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
         z = self.columns_of_panels(Z, self.dtype if beta is None else np.float64)
@@ -455,14 +454,12 @@ class Nonzeros(SparseRows, Compiled):
     ROUNDING.
     """
 
+    group = BLOCK_CENTRES // PANEL_CENTRES
+
     def sizes_of_pairs(self, X: Matrix) -> RowSizes:
         # Only nonzeros of the row are multiplied.
         terms = np.diff(self.nonzeros(X).indptr)
         return super().sizes_of_pairs(X)._replace(terms=terms)
-
-    def vectors_of_group(self, panels: int, vectors: int) -> int:
-        # First those of panels that a row uses at once.
-        return min(SPARSE_PANELS, panels) * vectors + -(-panels // SPARSE_PANELS)
 
     def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
         z = self.nonzeros(Z)

@@ -263,7 +263,6 @@ def test_a_sum_loses_no_more_than_the_additions_of_its_layout(kind, dtype):
     found = Expansion(layout, csr(np.zeros((m, 3))), beta).values(csr(np.zeros((1, 3))))[0]
     lost = (16.0 - found) + (m - 16) * 0.999 * unit
     assert abs(lost) <= (layout.additions(m, 1) + 3) * unit * 16.0
-    assert layout.additions(m, 1) < 50
 
 
 @pytest.mark.parametrize("kind", [Blocks, Dense, Nonzeros, SparseBlocks])
