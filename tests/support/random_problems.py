@@ -580,7 +580,8 @@ def complaints(
     if written.sure and not case.size:  # whose violators are those of two groups of rows
         yield from counts(case, K, u + b, beta, metadata)
     if case.reduce is not None and case.reduce != "auto" and "full_gap" in metadata:
-        yield from silence(case, float(metadata["full_gap"]), metadata, events)
+        full_gap = metadata["full_gap"]
+        yield from silence(case, np.inf if full_gap is None else full_gap, metadata, events)
     else:
         yield from silence(case, emitted["gap"], metadata, events)
 
@@ -657,7 +658,7 @@ def silence(
     if gap <= case.gap:
         return
     notices = " ".join(event["text"] for event in events if event["event"] == "notice")
-    if "gap" in stopped and "not reached" not in stopped:
+    if stopped.startswith("gap <="):
         yield f"stopped: {stopped}, gap {gap:.6g}"
     elif not stopped.startswith(OTHER_ENDS) and "not reached" not in stopped + notices:
         yield f"gap {gap:.3g} where {case.gap:.3g} was asked for, and only said: {stopped}"
