@@ -690,9 +690,19 @@ class Rounds:
         time for one."""
         if found.evaluated:
             return found
-        found = self._evaluate(found, self.clock, self.share_end + RESERVED_SECONDS)
-        is_solution = not isinstance(found.SV, ReducedMachine)
-        if found.stopped.reason in SOLVED and self._misses_gap(found) and is_solution:
+        end, stop, machine = self.share_end + RESERVED_SECONDS, self.job.stop, found.SV
+        found = self._evaluate(found, self.clock, end)
+        if isinstance(machine, ReducedMachine):
+            asked = stop.wanted_gap if stop.reduced_size is None else None
+            if machine.full is None or asked is None or not found.certificate.gap > asked:
+                return found
+            # The losses of rows outside of the inner set are too large: all rows decide then
+            # which support vectors are needed.
+            whole = self._evaluate(replace(found, SV=machine.full, changes=None), self.clock, end)
+            if not whole.evaluated:
+                return found
+            found = whole
+        if found.stopped.reason in SOLVED and self._misses_gap(found):
             found = replace(found, stopped=Stopped(StopReason.GAP_NOT_PROVEN))
         return found
 
