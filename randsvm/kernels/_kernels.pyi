@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 
 PANEL_CENTRES: int
 PANEL_COLUMNS: int
-GROUP_PANELS: int
+DENSE_PANELS: int
+SPARSE_PANELS: int
 CELL_ROWS: int
 
 def sparse_arguments(

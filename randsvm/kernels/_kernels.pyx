@@ -12,7 +12,8 @@ from libc.stdlib cimport free, malloc
 cdef extern from "_rbf.h":
     const int PANEL
     const int COLUMNS
-    const int GROUP
+    const int DENSE_GROUP
+    const int SPARSE_GROUP
     ctypedef struct rbf_work:
         const int *starts
         const int *features
@@ -52,8 +53,8 @@ cdef extern from "_cells.h":
 # The number of centres in a panel, and the largest number of columns in a call.
 PANEL_CENTRES = PANEL
 PANEL_COLUMNS = COLUMNS
-# The number of panels whose values for dense rows are added up before they are added to a sum.
-GROUP_PANELS = GROUP
+# The numbers of panels whose values are added up before they are added to a sum.
+DENSE_PANELS, SPARSE_PANELS = DENSE_GROUP, SPARSE_GROUP
 # The number of rows in a cell.
 CELL_ROWS = CELL
 

@@ -18,17 +18,17 @@ INLINED void NAMED(store)(REALS values, NUMBER *to, long count)
 /* Return the sum of all lanes. */
 INLINED double NAMED(total)(REALS sums)
 {
-    double sum = 0;
+    double some[4] = {0};
     for (int lane = 0; lane < WIDTH; lane++)
-        sum += sums[lane];
-    return sum;
+        some[lane % 4] += sums[lane];
+    return some[0] + some[1] + (some[2] + some[3]);
 }
 
 INLINED void NAMED(dense_loop)(const int vectors, const int columns, const rbf_work *it)
 {
     /* Copied: vectors may alias the work. */
     const NUMBER *x = it->x, *panels = it->panels, *beta = it->beta;
-    const long m = it->m, d = it->d, centres = it->count * PANEL, group = GROUP * PANEL;
+    const long m = it->m, d = it->d, centres = it->count * PANEL, group = DENSE_GROUP * PANEL;
     for (long i = 0; i < m; i += TILE) {
         const NUMBER *rows[TILE];
         REALS sums[COLUMNS][TILE];
@@ -118,15 +118,18 @@ INLINED void NAMED(sparse_loop)(const int vectors, const int columns, const rbf_
     REALS sums[PENDING_SUMS];
     const long rows = columns ? PENDING_SUMS / columns : STORED_ROWS;
     for (long first = 0; first < it->m; first += rows) {
-        long last = first + rows < it->m ? first + rows : it->m, p = 0;
-        for (long i = 0; i < (last - first) * columns; i++)
-            sums[i] = (REALS){0};
-        for (; p + PANELS_AT_ONCE <= it->count; p += PANELS_AT_ONCE)
-            NAMED(sparse_panels)(PANELS_AT_ONCE, columns, it, first, last, p, sums);
-        for (; p < it->count; p++)
-            NAMED(sparse_panels)(1, columns, it, first, last, p, sums);
-        for (long i = 0; i < (last - first) * columns; i++)
-            it->u[first * columns + i] += NAMED(total)(sums[i]);
+        const long last = first + rows < it->m ? first + rows : it->m;
+        for (long p = 0; p < it->count;) {
+            const long end = p + SPARSE_GROUP < it->count ? p + SPARSE_GROUP : it->count;
+            for (long i = 0; i < (last - first) * columns; i++)
+                sums[i] = (REALS){0};
+            for (; p + PANELS_AT_ONCE <= end; p += PANELS_AT_ONCE)
+                NAMED(sparse_panels)(PANELS_AT_ONCE, columns, it, first, last, p, sums);
+            for (; p < end; p++)
+                NAMED(sparse_panels)(1, columns, it, first, last, p, sums);
+            for (long i = 0; i < (last - first) * columns; i++)
+                it->u[first * columns + i] += NAMED(total)(sums[i]);
+        }
     }
 }
 

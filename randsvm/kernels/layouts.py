@@ -34,9 +34,10 @@ from randsvm.arrays import (
 )
 from randsvm.kernels._kernels import (
     CELL_ROWS,
-    GROUP_PANELS,
+    DENSE_PANELS,
     PANEL_CENTRES,
     PANEL_COLUMNS,
+    SPARSE_PANELS,
     add_squared_distances,
     add_sums_of_cells,
     dense_rbf,
@@ -360,7 +361,7 @@ class Compiled(Layout):
     """
 
     adds_norms_last = True
-    group = GROUP_PANELS
+    group = DENSE_PANELS
 
     def additions(self, centres: int, sums: int) -> int:
         block = super().additions(centres, sums)
@@ -454,7 +455,7 @@ class Nonzeros(SparseRows, Compiled):
     ROUNDING.
     """
 
-    group = BLOCK_CENTRES // PANEL_CENTRES
+    group = SPARSE_PANELS
 
     def sizes_of_pairs(self, X: Matrix) -> RowSizes:
         # Only nonzeros of the row are multiplied.
