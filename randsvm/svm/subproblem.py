@@ -94,9 +94,8 @@ def svmlearn(
     diagonal = values.K.diagonal()[values.at].astype(np.float64)
     from_zero = not (beta.any() or u.any())
     bound = float(max(upper.max(), -lower.min()))
-    share = SOLVE_SHARE
-    if is_whole:
-        share = _final_share(problem, gap, bound, violation, float(np.ptp(y)))
+    last = _final_share(problem, gap, bound, violation, float(np.ptp(y)))
+    share = last if is_whole else SOLVE_SHARE
     # Centred values serve all tasks, as a step changes no sum of coefficients. They round least.
     # From zero they are submatrix if rounding of the largest possible beta exceeds the violation.
     if not beta.any() and _rounding(diagonal, np.maximum(upper, -lower)) > violation:

@@ -745,9 +745,11 @@ class Rounds:
         gains = self.record.dual - evaluated.dual
         if self.gap is not None and evaluated.gap <= self.gap:
             return evaluated
-        if source_of_dual is None or not evaluated.certified:
-            return evaluated
-        if SV.has_coefficients_of(source_of_dual):
+        if (
+            source_of_dual is None
+            or not evaluated.certified
+            or SV.has_coefficients_of(source_of_dual)
+        ):
             return evaluated
         if not is_reduced and gains <= NEGLIGIBLE_GAIN * evaluated.largest_distance:
             return evaluated
