@@ -206,14 +206,13 @@ class Layout:
         scaled = z.astype(precision, copy=False) * self.kernel.scale
         return _beside(self.dtype, scaled, right, np.ones(len(z)))
 
-    def add(self, u: np.ndarray, rows: Any, centres: Any) -> object:
+    def add(self, u: np.ndarray, rows: Any, centres: Any) -> None:
         """Add the sums over the centres to u, (n,) or (n, K) float64."""
         beta = centres[-1]
         for at in slices(len(u), max(1, BLOCK_ROWS * BLOCK_CENTRES // len(beta))):
             block: np.ndarray = np.empty((at.stop - at.start, len(beta)), self.dtype)
             self.store(self.some(rows, at), centres, block)
             u[at] += block @ beta
-        return None
 
     def values(self, X: Matrix, Z: Matrix) -> np.ndarray:
         """Return K(x_i, z_j), (m, k) in the precision of the layout."""
@@ -383,15 +382,15 @@ class Compiled(Layout):
         """Return centres, (m, columns), that panels hold. precision: of the scaling."""
         raise NotImplementedError
 
-    def add(self, u: np.ndarray, rows: Any, centres: Any) -> object:
+    def add(self, u: np.ndarray, rows: Any, centres: Any) -> None:
         panels, beta = centres
         if beta.shape[1] > PANEL_COLUMNS:
             # A product of matrices is faster for many sums over the same values.
-            return super().add(u, rows, centres)
+            super().add(u, rows, centres)
+            return
         sums = np.zeros((len(u), beta.shape[1]))
         self.run(rows, panels, None, beta.T, sums)
         u += sums.reshape(u.shape)
-        return None
 
     def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
         self.run(rows, centres[0], K)
@@ -534,7 +533,10 @@ class Cells(Dense):
         flat = beta.reshape(m, -1).astype(np.float32)
         return self.augmented_centres(Z), columns, flat
 
-    def add(self, u: np.ndarray, rows: Any, centres: Any) -> int:
+    def add(self, u: np.ndarray, rows: Any, centres: Any) -> None:
+        self.add_near(u, rows, centres)
+
+    def add_near(self, u: np.ndarray, rows: Any, centres: Any) -> int:
         """Add the sums to u; return the number of kernel values in each sum."""
         order, panels = rows
         z, columns, beta = centres
@@ -555,7 +557,7 @@ class Cells(Dense):
         if 0 in (X.shape[0], Z.shape[0]):
             return False
         centres, u = self.centres(Z, np.zeros(Z.shape[0])), np.zeros(X.shape[0])
-        kept = sum(self.add(u[at], rows, centres) for at, rows in self.rows(X))
+        kept = sum(self.add_near(u[at], rows, centres) for at, rows in self.rows(X))
         # Cells compute values once more for each PANEL_COLUMNS sums.
         return bool(kept * -(-sums // PANEL_COLUMNS) < PROFITABLE * X.shape[0] * Z.shape[0])
 
