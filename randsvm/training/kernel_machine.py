@@ -443,7 +443,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
             return
         tasks = [partial(self._solve_in_thread, number) for number in numbers]
         threads, until = self.concurrent_subtasks, self.clock.end
-        for _ in completed_results(tasks, threads, "pairs", "pair", until, self._forward, True):
+        for _ in completed_results(tasks, threads, "pairs", "pair", until, self._forward):
             pass
         # A thread that LIBSVM holds has not noticed the end of its time.
         self._take_unfinished(Stopped(StopReason.TIME_LIMIT))
