@@ -70,7 +70,10 @@ def write_table(path, n):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path, form):
-    """The peak grows by 17 bytes a row at most, while parsed rows take 60 MB more."""
+    """The peak grows by 17 bytes a row at most, while parsed rows take 60 MB more.
+
+    pyarrow's threads make it vary by 20 MB from run to run.
+    """
     n = 120_000
     peaks = []
     for rows_of_table in (n, 4 * n):
@@ -82,7 +85,7 @@ def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path, form):
         peaks.append((training, peak(tmp_path, *words, data, model, tmp_path / "out.csv")))
         (tmp_path / "out.csv").unlink()
     (training, predicting), (more_training, more_predicting) = peaks
-    assert more_training - training < 17 * 3 * n / MEGABYTE + 30
+    assert more_training - training < 17 * 3 * n / MEGABYTE + 45
     assert more_predicting - predicting < 9 * 3 * n / MEGABYTE + 30
 
 
