@@ -1,8 +1,8 @@
 """Chunks of parsed rows, and the stores that hold them: in memory, a spill file, or a cache file.
 
-The values of a chunk are float32 if each of them stands for its value: the shortest decimal that
-rounds to the float32 is the number of the file. So it is if the file has numbers of at most 6
-digits, whole numbers up to 2^24, or float32 numbers that a program wrote with the fewest digits.
+The values of a chunk are float32 if each number of the file is the shortest decimal that rounds to
+its float32. That is so if the file has numbers of at most 6 digits, whole numbers up to 2^24, or
+float32 numbers that a program wrote with the fewest digits.
 Otherwise the values of the chunk are float64. `numbers_of` returns the numbers of the file in
 both cases, so what is computed from these does not depend on which of the two a chunk holds. Only
 the steps of sgd and the features of a `mapping` use the stored values.
