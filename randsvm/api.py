@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     # A data frame has no type that is known without pandas or pyarrow.
     Data: TypeAlias = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any
 
+# A signal may have come during the imports.
 check()
 
 

@@ -146,9 +146,9 @@ def result_of(future: Future[Result], stage: str | None = None) -> Result:
 
 
 class _Thread(threading.local):
-    """is_left: whether this thread is a daemon thread, which others stop waiting for."""
+    """is_abandonable: whether this thread is a daemon thread, which others stop waiting for."""
 
-    is_left = False
+    is_abandonable = False
 
 
 _this_thread = _Thread()
@@ -163,7 +163,7 @@ def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object 
     A thread of `completed_results` calls work() itself: with another thread for each solve, ten
     classes of 7,500 rows take a quarter longer, two pairs at a time.
     """
-    if _this_thread.is_left:
+    if _this_thread.is_abandonable:
         return work()
     future: Future[Result] = Future()
 
@@ -211,7 +211,7 @@ def completed_results(
             arrived.put(event)
 
     def run_tasks() -> None:
-        _this_thread.is_left = True
+        _this_thread.is_abandonable = True
         with contextlib.suppress(IndexError):
             # The caller may notice `until` a heartbeat later than this thread.
             while not cancelled.is_set() and time.perf_counter() < until:

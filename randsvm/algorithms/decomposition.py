@@ -105,9 +105,9 @@ def rounds_of_whole(
 ) -> Scans:
     """Solve all rows at once, each time from the solution before.
 
-    A further round would repeat one without progress, so that one is the last. tolerance: see
-    Decomposition. progress: returns whether the last round made progress. start: makes the first
-    step; None: LIBSVM does. gap: see svmlearn.
+    A round without progress is the last: the next would repeat it. tolerance: see Decomposition.
+    progress: returns whether the last round made progress. start: makes the first step; None:
+    LIBSVM does. gap: see svmlearn.
     """
     trained = np.arange(whole.D.n) if whole.weights is None else np.flatnonzero(whole.weights)
     solve_all = partial(svmlearn, whole, is_whole=True, gap=gap)

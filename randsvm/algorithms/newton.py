@@ -172,8 +172,8 @@ class _Problem:
     """A decision function of D, and its coefficients of the rows.
 
     y, C, beta0, beta, second : (n,), C of each row with its weights; second: the second derivatives
-    of the smoothed losses. kept: for each shard the rows with a second derivative above 0, and
-    these, or all rows; empty: rows are read again.
+    of the smoothed losses. kept: for each shard pairs (rows, second derivatives), only of the rows
+    whose second derivative is above 0 if these are few; empty: rows are read again.
     """
 
     def __init__(self, columns: Standardised, objective: LinearObjective, C: float, k: int) -> None:

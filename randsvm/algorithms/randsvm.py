@@ -24,9 +24,8 @@ solved with C n / m for m rows, so that f0 estimates f of all n rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -58,8 +57,9 @@ from randsvm.svm.working_set import (
 SUBSET_FACTOR = 3.0
 # A holds the rows that are at most ERRORS times the error of f0 beyond the margin. 1.7 balances two
 # costs: a support vector outside of A costs n kernel values for each change of its coefficient, and
-# a row of A one for each change of any coefficient. They are equal where one row in 22 is a support
-# vector. For a normal error that is at 1.7 errors beyond the margin.
+# a row of A one for each change of any coefficient. They are equal at the distance where a row is a
+# support vector with the probability 1/22. If the error is normal, that is 1.7 errors beyond the
+# margin.
 ERRORS = 1.7
 # The error is measured on the audit rows nearest to the margin: one in NEAREST_SHARE of them.
 NEAREST_SHARE = 8
@@ -77,20 +77,31 @@ SUBSET_GAP = 0.02
 class PartSolution(NamedTuple):
     """The solution of the problem of some rows of D, with `points` and row numbers of D.
 
-    scanned: the machine that scans D in its place: the same, or one with few support vectors
+    scanned: the machine with which D is scanned: the solution, or one with few support vectors
     """
 
     solution: KernelSolution
     scanned: KernelSolution
 
 
-# Solves the problem of some rows of D alone, by `train_certified`. Its arguments:
-#
-#     rows : (m,) int64, ascending row numbers in D
-#     start=None: makes the first step
-#     factor=1.0: the bounds of the coefficients are multiplied by it
-#     gap=None: the gap that ends this solve; None: a share of the gap that ends the whole run
-PartSolver = Callable[..., PartSolution]
+class PartSolver(Protocol):
+    """A function that solves the problem of some rows of D alone, by `train_certified`."""
+
+    def __call__(
+        self,
+        rows: np.ndarray,
+        start: Start | None = None,
+        *,
+        factor: float = 1.0,
+        gap: float | None = None,
+    ) -> PartSolution:
+        """Return the solution.
+
+        rows : (m,) int64, ascending row numbers in D
+        start: makes the first step
+        factor: the bounds of the coefficients are multiplied by it
+        gap: the gap that ends this solve; None: a share of the gap that ends the whole run
+        """
 
 
 def inner_set_pays(n: int, problem: Problem) -> bool:
@@ -236,8 +247,8 @@ def train_on_inner_set(
     """Train on the rows A near the margin, where alpha may differ from 0, then scan D.
 
     A solution over A is one over D unless rows outside of A violate; these join A. Where A holds
-    many of the rows, D takes its place. `solve_part` also returns the machine that scans D: the
-    solution, or its reduction to few support vectors.
+    many of the rows, D takes its place. `solve_part` also returns the machine with which D is
+    scanned: the solution, or its reduction to few support vectors.
     """
     step, error = estimate_from_subsets(run, solve_part)      # f0 = mean of svmlearn(2 subsets)
     step = start(run.scan)[0] if start else step
@@ -279,7 +290,11 @@ def _are_many(V: ScanResult, SV: KernelSolution) -> bool:
 
 
 def _after_start(run: Decomposition, r: int, start: Start) -> tuple[Step, WorkingSet]:
-    """Make a start and solve one round after it, since k may end the run after one step."""
+    """Make a start and solve one round after it.
+
+    k may end the run at its first scan. Without this round, the model would then be the start,
+    which nothing has fitted to D.
+    """
     step, _ = start(run.scan)
     SV, V = run.violators(step, uniform_sample, r)
     W = WorkingSet.of(_subset_of_violators(V, r - len(SV), SV), SV.rows)

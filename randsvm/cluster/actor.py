@@ -85,8 +85,9 @@ class Actor:
             request: Request = pickle.loads(message)
             return pickle.dumps((True, self._do(request)), 5)
         except Exception as error:  # noqa: BLE001 - the client raises it
-            # The client waits for no reply to a request that it has cancelled. An actor that was
-            # released answers Cancelled, and the client takes it for lost.
+            # Cancelled has two causes. The client has cancelled the request: it waits for no reply,
+            # so None will do. Or it has released the actor: the reply Cancelled tells it that the
+            # actor is lost.
             is_cancelled = isinstance(error, Cancelled) and self.is_wanted()
             return pickle.dumps((False, None if is_cancelled else error), 5)
 

@@ -443,7 +443,7 @@ class WorkerPool:
     def _send(self, worker: Worker, request: Request, replies: Replies, held_then: Held) -> None:
         """Send a request, with the keys that the actor is to free.
 
-        held_then: what the actor holds more if it succeeds
+        held_then: what the actor holds in addition if the request succeeds
         """
         with self.lock:
             unused = worker.known.keys() - {one.key for one in self.shared.values()}

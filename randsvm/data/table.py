@@ -743,7 +743,8 @@ class _Learnt:
     def words(self, missing: Sequence[str]) -> list[str]:
         """Return the texts that do not stand for a missing number.
 
-        missing : more texts that do; a number among the texts of a column of numbers is one.
+        missing : more texts that stand for a missing number. In a column of numbers, numbers among
+        its texts are such texts, too.
         """
         return [
             text

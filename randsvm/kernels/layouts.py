@@ -84,8 +84,8 @@ class RowSizes(NamedTuple):
     """Sizes of some rows, from which the rounding of their kernel values is bounded.
 
     norm: the largest |x|^2 in a layout, or |K| of precomputed kernels. terms: the most products of
-    one pair of rows. length: the largest |x| of the rows as the file has them, of rbf; 0: their
-    features are exact.
+    one pair of rows. length: the largest |x| of the rows as the file has them, which only rbf
+    needs; 0 if their features are exact.
     """
 
     norm: Any = 0.0
@@ -162,7 +162,7 @@ class Layout:
     def sizes_of_pairs(self, X: Matrix) -> RowSizes:
         """Return sizes of each row, of its pairs with any centre: arrays (m,).
 
-        Two rows of the norm have the |x| + |z| of the pair.
+        norm: ((|x| + |z|) / 2)^2 with the largest |z|, so that 4 norm bounds (|x| + |z|)^2
         """
         norms = self.squared_norms(X)
         norm = ((np.sqrt(norms) + math.sqrt(self.sizes.norm)) / 2) ** 2

@@ -87,8 +87,8 @@ class LinearObjective:
     crammer_singer: whether z is f[class] - max of the others; otherwise each decision function has
     a loss, with y = 1 for its class
     epsilon: half width of a regression's tube; None: classes, whose numbers are y
-    origin: 0; or in novelty detection, for each unit of the rows' weight, the weight of a row of
-    zeros with y = -1. With the loss OUTSIDE there is no such row: it is the nu of the term nu b
+    origin: 0 except in novelty detection. Loss OUTSIDE: the nu of the term nu b. Other losses: the
+    weight of a row of zeros with y = -1, for each unit of the rows' weight
     """
 
     weights: np.ndarray

@@ -135,18 +135,17 @@ class Scan(RunningValues):
             emit_once("iterations of LIBSVM", Notice(NOT_SOLVED + remedy(self.problem)))
         began = time.perf_counter()
         changed = self.make_step(step)
-        advanced = full = time.perf_counter() - began
+        advance_seconds = time.perf_counter() - began
         SV, V = self.find_violators(collector, tolerance)
         seconds = time.perf_counter() - began
         # A linear expansion is one vector, whatever the number of support vectors.
-        if not self.kernel_layout.kernel.linear:
-            full *= len(SV) / max(changed, MEASURABLE_CHANGES)
-        full += seconds - advanced
+        is_linear = self.kernel_layout.kernel.linear
+        ratio = 1.0 if is_linear else len(SV) / max(changed, MEASURABLE_CHANGES)
         return SV, replace(
             V,
             changed=changed,
             seconds=seconds,
-            full_scan_seconds=full,
+            full_scan_seconds=ratio * advance_seconds + (seconds - advance_seconds),
             step=step,
         )
 
@@ -194,7 +193,8 @@ class Scan(RunningValues):
         beta = self.coefficients.beta
         slack = task.absolute_sum_slack(beta)
         if slack:
-            # P is that of the best tube, but the KKT conditions are those of a tube of width 0.
+            # P is that of the best tube. But sum |beta| may still rise, so the multiplier of its
+            # bound, the width of the tube, is 0 in the KKT conditions.
             one_sum = task.without_absolute_sum()
             query = partial(violations, task=one_sum, b=b, tolerance=tolerance, collector=collector)
             asked = [(one_sum, self.ask(query))]
@@ -506,6 +506,7 @@ def violations(
 
     rises = side(rising[:risers], rise[:risers], b)
     falls = side(falling[:fallers], -fall[:fallers], -b)
+    # Each count includes the steepest row in front.
     return Candidates(risers + fallers - 2, rises, falls, [tuple(sums)])
 
 

@@ -97,7 +97,7 @@ def svmlearn(
     last = _final_share(problem, gap, bound, violation, float(np.ptp(y)))
     share = last if is_whole else SOLVE_SHARE
     # Centred values serve all tasks, as a step changes no sum of coefficients. They round least.
-    # From zero they are submatrix if rounding of the largest possible beta exceeds the violation.
+    # From zero, they are used if rounding of the largest possible beta exceeds the violation.
     if not beta.any() and _rounding(diagonal, np.maximum(upper, -lower)) > violation:
         values = _centred(problem, points, values)
     # If there are more rows than features, the rounded values belong to no linear kernel.

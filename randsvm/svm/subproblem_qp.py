@@ -26,8 +26,9 @@ The window reaches from the coefficient to where its gradient pulls it. It is th
 the box is so wide that float64 would lose digits of the gradient: then windows are narrow, and move
 and widen from solve to solve. LIBSVM starts with t = 1 for the variables that are highest in their
 windows. It reads K as it is, and keeps the sum itself. A row of a regression has one of its two
-variables, on the side of its coefficient, and crosses 0 in the next solve. In a round, class
-weights have windows of the narrower boxes.
+variables, on the side of its coefficient, and crosses 0 in the next solve. With class weights,
+windows have the width of the narrower boxes, and only if another round follows (`partly`);
+otherwise moves are used.
 
 Moves, for any boxes and sums: LIBSVM's C-SVC. Move k changes variable i(k) by its room r_k, the
 signed way to one end of its box; a variable between its bounds has two moves. The pivot p(g) of
@@ -51,8 +52,8 @@ solve. Variables with much smaller rooms wait for the next.
 
 Both need a linear term, which LIBSVM lacks: two pseudo-rows stay at t = 1. Their kernel values with
 a variable sum to the linear term, the first rounded to float32, as LIBSVM stores it, and the second
-with the remainder. They start there, or move there in the first steps, and stay by a diagonal that
-is very negative.
+with the remainder. They start at t = 1 in the one-class problem, and move there in the first steps
+of the C-SVC. Very negative diagonal values keep them there.
 
 Windows are there for their speed: in the middle of a training nearly all coefficients of a working
 set are bounded, every pivot soon reaches a bound, and moves that make a pivot leave its box end
@@ -343,7 +344,8 @@ class Subproblem:
             if ascent > 0:
                 beta, slope, widening = after, slope - change, widening * WIDENING
             else:
-                # The solution errs by the tolerance times the rooms. LIBSVM's tolerance by t stays.
+                # The solution errs by the tolerance times the rooms: both become smaller. A smaller
+                # tolerance alone would ask for more exact t: that of t is tolerance / width.
                 common = width / 10
                 tolerance, widening = tolerance / 10, widening / 10
             if not found.ended:

@@ -208,7 +208,7 @@ class KernelTrainer(Trainer[KernelParams]):
             raise ContentError(
                 f"{why}: no gap can be certified, and {self._asked_gap:g} was asked for"
             )
-        # A gap that is text is "none"; a number was filled in as the default.
+        # Keep --gap none, which is text; drop the number that was filled in as the default.
         gap = self.job.stop.gap if isinstance(self.job.stop.gap, str) else None
         self.job = replace(self.job, stop=replace(self.job.stop, gap=gap))
         self.not_psd = why
@@ -354,8 +354,8 @@ class KernelTrainer(Trainer[KernelParams]):
     def _solutions(
         self, subtasks: Subtasks, clock: Clock, previous: SolvedFold | None = None
     ) -> Iterator[tuple[KernelSolution, SavedSolution | None]]:
-        """Yield the solution of each subtask of a fold, without an evaluation, and the same to
-        start from.
+        """Yield the solution of each subtask of a fold, without an evaluation, and its
+        SavedSolution.
 
         Raises TimeLimitError if the time of a subtask is over before it has a solution.
         """

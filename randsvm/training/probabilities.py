@@ -2,8 +2,8 @@
 
 For classes these are sigmoids, and for a regression the scale of its noise, both fitted to
 held-out rows. The scores of these rows, for label sets and intervals, are kept on request. For
-novelty detection it is marks between the decision values of the training rows. Nothing here depends
-on an algorithm.
+novelty detection they are marks between the decision values of the training rows. Nothing here
+depends on an algorithm.
 
 Platt, "Probabilistic Outputs for Support Vector Machines", 1999, in the form of Lin, Lin and Weng,
 "A Note on Platt's Probabilistic Outputs", Machine Learning 68, 2007.

@@ -312,9 +312,9 @@ class Trainer(ABC, Generic[AnyParams]):
     def ways_to_fit(
         self, D: Dataset, candidates: Sequence[AnyParams]
     ) -> Iterator[tuple[Sequence[FoldFit[AnyParams]], int]]:
-        """Yield the way to fit parts of a view of the rows with some parameters.
+        """Yield ways to fit parts of a view of the rows, and the number of concurrent fits.
 
-        With it: whether a fit may start from another one, and the number of concurrent fits.
+        Each way fits with any of some parameters; see `search.WaysToFit`.
         """
         yield [partial(fit_anew, D, self.for_parts().fit)], concurrent_fits(D, self.job)
 
@@ -559,16 +559,18 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     """A training on a whole file, on arrays, or on some of their rows.
 
     stopped: why it ended
+    path: the file of the model; None: none is written
+    arguments: the configuration that the model stores
+    searched: the result of the search; None: there was none
+    calibrated: the fields of the model for probabilities
     """
 
     trainer: Trainer[AnyParams]
     params: AnyParams
     stopped: Stopped
-    # Of the model, None: no file; the configuration that it stores; the result of the search.
     path: str | None = None
     arguments: Sequence[str] = ()
     searched: Searched | None = None
-    # The fields of the model for probabilities.
     calibrated: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod

@@ -138,8 +138,9 @@ COST_POWER = 1.5
 # The most decision values of all candidates of a race in memory, 8 bytes each, and 8 for each loss
 # of a row. This does not depend on --memory, which changes no result.
 MAX_RACING_VALUES = 1 << 24
-# Yields the ways to fit rows of D with some parameters, to smaller and smaller gaps, each from a
-# fit of the way before, and the number of concurrent fits. With one way, fits start from nothing.
+# Yields the ways to fit rows of D with some parameters, and the number of concurrent fits.
+# ways[k] fits to a smaller gap than ways[k - 1] and starts from its fit. A single way starts from
+# nothing.
 WaysToFit: TypeAlias = (
     "Callable[[Dataset, Sequence[AnyParams]],"
     " AbstractContextManager[tuple[Sequence[FoldFit[AnyParams]], int]]]"
@@ -480,8 +481,8 @@ class Race(Generic[AnyParams]):
     If rows are in the order of time, the first fold is too small to start from. A race makes the
     fits of the first fold to smaller and smaller gaps, each from its own fit before: most
     candidates that are worse show it long before they are solved. Chains of one kernel are
-    adjacent, since they may share its values; those of the largest gamma, mostly the slowest, are
-    the last families.
+    adjacent, since they may share its values. Those of the largest gamma, mostly the slowest, are
+    the last families and are begun first.
 
     ways, concurrent_fits: see WaysToFit
     drops: whether candidates that are significantly worse than the best one are dropped
@@ -553,7 +554,8 @@ class Race(Generic[AnyParams]):
         self, families: Sequence[Sequence[int]], fit: FoldFit[AnyParams], folds: Sequence[int]
     ) -> None:
         """Make the chains of some folds side by side, and keep their scores."""
-        # Long chains come first, so that no thread waits for one at the end.
+        # The last families have the slowest chains. They begin first, so that no thread waits for
+        # one at the end.
         calls = [
             partial(self._chain, chain_of, fold, fit)
             for family in reversed(families)

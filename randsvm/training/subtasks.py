@@ -1,7 +1,8 @@
 """Split a training into subtasks, join their solutions to a model, and split an old model to start.
 
 Several classes are one subtask for each pair of classes, or one for each class against the rest.
-Two classes, regression and novelty detection are a single subtask. Knows no algorithm.
+Two classes, regression and novelty detection are a single subtask. Nothing here depends on which
+algorithm solves it.
 """
 
 from __future__ import annotations
