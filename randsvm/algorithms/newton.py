@@ -51,8 +51,6 @@ MAX_IDLE_STEPS = 20
 ROUNDING = 1e-12
 # A column counts as constant if its variance is at most this part of its mean square.
 CONSTANT = 1e-15
-# The rows with curvature are kept for the products of a step if D has at most this many nonzeros.
-MAX_KEPT_VALUES = 1 << 26
 # Rows with at most this many nonzeros are kept as they are read.
 FEW_VALUES = 1 << 20
 
@@ -87,14 +85,18 @@ def minimise(
     *,
     bias: bool = True,
     most: int | None = None,
+    memory: float = inf,
 ) -> Iterator[Solution]:
     """Yield better and better solutions until P - D <= gap max(|P|, |D|), or until rounding is in
     the way.
 
     The decision functions are trained one after the other, each with at most `most` steps.
-    moments: see `column_moments`. bias: whether b is free, otherwise it is 0.
+    moments: see `column_moments`. bias: whether b is free, otherwise it is 0. memory: bytes for the
+    rows with curvature, which the products of a step need; they are read again if D has more.
     """
     rows: Rows = partial(_rows, D)
+    # A nonzero takes 12 bytes.
+    keeps = 12 * D.nnz <= memory
     if D.nnz <= FEW_VALUES:
         rows = cache(lambda shard: list(_rows(D, shard)))
     columns, K = Standardised(D, rows, moments, bias), len(start.b)
@@ -102,7 +104,7 @@ def minimise(
     # D of coefficients of 0 is 0.
     primal, dual, steps = np.full(K, inf), np.zeros(K), 0
     for k in range(K):
-        problem = _Problem(columns, objective, C, k)
+        problem = _Problem(columns, objective, C, k, keeps)
         for number, best in enumerate(problem.steps(columns.variables(w[:, k], b[k]), gap)):
             w[:, k], b[k] = columns.weights(best.u)
             primal[k], dual[k], steps = best.primal, best.dual, max(steps, number)
@@ -172,12 +174,15 @@ class _Problem:
     """A decision function of D, and its coefficients of the rows.
 
     y, C, beta0, beta, second : (n,), C of each row with its weights; second: the second derivatives
-    of the smoothed losses. kept: for each shard pairs (rows, second derivatives), only of the rows
-    whose second derivative is above 0 if these are few; empty: rows are read again.
+    of the smoothed losses. keeps: whether the rows with curvature stay in memory. kept: these rows
+    of each shard, see `_curved`; empty: they are read again.
     """
 
-    def __init__(self, columns: Standardised, objective: LinearObjective, C: float, k: int) -> None:
+    def __init__(
+        self, columns: Standardised, objective: LinearObjective, C: float, k: int, keeps: bool
+    ) -> None:
         self.D, self.columns, self.objective, self.width = columns.D, columns, objective, WIDTH
+        self.keeps = keeps
         self.y, weights = objective.binary(self.D.labels(), self.D.weights(), k)
         # A class of weight 0 has no losses; the coefficients of its rows are divided by C.
         self.C = np.maximum(C * weights, np.finfo(float).tiny)
@@ -240,7 +245,7 @@ class _Problem:
     def _evaluate(self, u: np.ndarray) -> _Point:
         """Return the point u, and keep the coefficients and second derivatives there."""
         w, b = self.columns.weights(u)
-        found = np.sum(list(self.D.map(lambda shard: self._sums(shard, w, b))), axis=0)
+        found = sum(self.D.map(lambda shard: self._sums(shard, w, b)), start=np.zeros(()))
         loss, smoothed, proximal, curvature = found[:4].tolist()
         (size, value, square), products = found[4:10].reshape(3, 2), found[10:].reshape(-1, 2)
         shorter = np.ones(2)
@@ -287,11 +292,8 @@ class _Problem:
             sides += size, y @ side - epsilon * size, (1 / (4 * C)) @ side**2 if squared else [0, 0]
             products += _column_products(X, side)
             self.beta[at], self.second[at] = beta, second
-            if self.D.nnz <= MAX_KEPT_VALUES:
-                # Copies of most of the rows take longer than the products with the others.
-                curved = np.flatnonzero(second)
-                few = len(curved) < len(y) / 4
-                kept.append((X[curved], second[curved]) if few else (X, second))
+            if self.keeps:
+                kept.append(_curved(X, second))
         self.kept[shard.number] = kept
         return np.concatenate([numbers, sides.ravel(), products.ravel()])
 
@@ -301,18 +303,18 @@ class _Problem:
 
         def of(shard: Shard) -> np.ndarray:
             sums = np.zeros(len(p))
-            for X, second in self.kept[shard.number] or self._all_rows(shard):
+            for X, second in self.kept[shard.number] or self._curved_rows(shard):
                 q = second * (X @ w + b)
                 sums += np.append(_column_products(X, q), q.sum())
             return sums
 
         emit(Progress("Newton step", 0, None, "beat"))
-        return self.columns.products(np.sum(list(self.D.map(of)), axis=0))
+        return self.columns.products(sum(self.D.map(of), start=np.zeros(())))
 
-    def _all_rows(self, shard: Shard) -> Iterator[tuple[Matrix, np.ndarray]]:
-        """Yield all rows of a shard and their second derivatives."""
+    def _curved_rows(self, shard: Shard) -> Iterator[tuple[Matrix, np.ndarray]]:
+        """Yield the rows of a shard with curvature and their second derivatives."""
         for chunk in self.columns.rows(shard):
-            yield chunk.X, self.second[chunk.start : chunk.start + len(chunk.y)]
+            yield _curved(chunk.X, self.second[chunk.start : chunk.start + len(chunk.y)])
 
 
 def _rows(D: Dataset, shard: Shard) -> Iterator[Chunk]:
@@ -330,6 +332,14 @@ def column_squares(X: Matrix) -> np.ndarray:
     if isinstance(X, np.ndarray):
         return np.einsum("ij,ij->j", X, X, dtype=np.float64)
     return column_sums(X.with_data(np.square(X.data)))
+
+
+def _curved(X: Matrix, second: np.ndarray) -> tuple[Matrix, np.ndarray]:
+    """Return the rows with a second derivative above 0, and these, or all rows if most have one:
+    to copy them takes longer than the products with the others."""
+    curved = np.flatnonzero(second)
+    few = len(curved) < len(second) / 4
+    return (X[curved], second[curved]) if few else (X, second)
 
 
 def _column_products(X: Matrix, q: np.ndarray) -> np.ndarray:

@@ -110,6 +110,10 @@ class ShardStates(Generic[State]):
         self.cells.clear()
 
 
+# The most results that wait in memory for a slow caller: they may be rows.
+WAITING_RESULTS = 16
+
+
 class Executor:
     """Runs functions over shards in this process.
 
@@ -127,7 +131,7 @@ class Executor:
     def map(self, work: Callable[[Shard], Result], shards: Sequence[Shard]) -> Iterator[Result]:
         """Yield work(shard) for each shard, in order."""
         if self.pool is not None:
-            yield from self.pool.map_in_order(work, shards)
+            yield from self.pool.map_in_order(work, shards, WAITING_RESULTS)
             return
         for shard in shards:
             check()

@@ -21,7 +21,7 @@
 /* The numbers of panels whose values are added up before they are added to a sum, so that a value
    goes through fewer additions: to a sum in a register for dense rows, in float64 for sparse ones. */
 #define DENSE_GROUP 8
-#define SPARSE_GROUP 16
+#define SPARSE_GROUP 32
 /* The number of panels that a sparse row uses at once. Its features are read once for all of them,
    and the independent sums hide the latency of additions. */
 #define PANELS_AT_ONCE 2

@@ -15,12 +15,14 @@ from randsvm.errors import ContentError
 from randsvm.kernels.expansion import Expansion, evaluate_expansions
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import BLOCK_CENTRES, SLICE_ROWS, Cells, Layout, choose_layout
+from randsvm.kernels.rounding import EXP_ERROR
 from randsvm.models import decisions
 from randsvm.models.model import Model, ModelRows
 from randsvm.parameters.kernel import KERNELS
 
-# Bound on the relative rounding error of a sum of 1,024 float32 products, in units of 2^-24.
-SUM_ROUNDING_ERRORS = 140
+# Rounding of a float32 value and of its product with a coefficient, in units of 2^-24: of exp, of
+# both factors, of the product and of the last addition of each of a few lanes.
+VALUE_ROUNDING = EXP_ERROR + 8
 # Rows with a larger bound on the relative error of float32 are predicted in float64.
 MAX_RELATIVE_ERROR = 0.05
 # Bound on the sum of the RBF terms that cells may skip in float32 sums.
@@ -181,7 +183,8 @@ class KernelModel(Model):
         """
         norms = self._float32_layout.squared_norms(rows.X) + rows.extra
         exponents = 2 * self.kernel.gamma * (norms + self._max_squared_norm)
-        return FLOAT32_UNIT * (SUM_ROUNDING_ERRORS + (6 + self.Z.shape[1]) * exponents)
+        adding = self._float32_layout.additions(len(self.beta), self.beta.shape[1] + 1)
+        return FLOAT32_UNIT * (VALUE_ROUNDING + adding + (6 + self.Z.shape[1]) * exponents)
 
     @cached_property
     def _max_squared_norm(self) -> float:

@@ -251,8 +251,9 @@ class LinearTrainingRun(FileRun[SgdParams]):
         """Make Newton steps until the duality gap, or as many as are allowed."""
         C, most = self.trainer.cost_and_lambda(self.params)[0], self.params.max_iterations
         bias, start, moments = not self.params.no_bias, self.learner.linear, self.moments
+        memory = self.trainer.job.resources.memory // 4
         for found in newton.minimise(
-            self.D, self.objective, C, start, gap, moments, bias=bias, most=most
+            self.D, self.objective, C, start, gap, moments, bias=bias, most=most, memory=memory
         ):
             self.last_step, self.found = found, found.linear
         if found.gap <= gap:
