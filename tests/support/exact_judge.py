@@ -348,7 +348,8 @@ def _values(
         a = high
         K = exp_of_minus((np.where(far, FAR, high), np.where(far, 0.0, low)))
     error = unit * ((d + 8) * a + 8) + 4 * unit * np.sqrt(gamma * a) * norm
-    errors = np.expm1(error + gamma * (2 * unit * norm) ** 2)
+    # e^700 is a float64, and times e^-FAR it is above 1.
+    errors = np.expm1(np.minimum(error + gamma * (2 * unit * norm) ** 2, 700.0))
     # A value at most 1, known up to the error or as a number of no consequence.
     return K, np.minimum(K[0] * errors + np.where(a > FAR, TINY, 0), 1.0)
 
