@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,9 +35,12 @@ from randsvm.kernels.rounding import (
     SPARE,
     WRITTEN,
     SumError,
+    addition_error,
+    largest_offset,
     offset_error,
 )
 from randsvm.svm.running_values import ShardValues
+from randsvm.svm.solution import Certificate, KernelSolution
 from randsvm.svm.tasks import Task
 
 # Errors up to this are finite numbers: inf times 0 is nan.
@@ -236,3 +239,61 @@ def change_of_dual(
         missing += scaled * float(np.abs(own).sum()) + written * abs(t)
         cost += SPARE * missing * offset if missing else 0.0
     return cost
+
+
+def change_of_solution(
+    task: Task, solution: KernelSolution, labels: np.ndarray, layout: Layout, primal: float
+) -> float:
+    """Return `change_of_dual` of a solution. labels : (n,) of all rows; primal: P, at most."""
+    beta, most = solution.beta, float(np.abs(labels).max(initial=0.0)) + task.epsilon
+    total = abs(task.coefficient_sum) + task.absolute_sum
+    offset = largest_offset(total, most, largest_value(layout), primal)
+    if task.absolute_sum_slack(beta):
+        task = task.without_absolute_sum()
+    return change_of_dual(task, labels[solution.rows], beta, solution.weights, offset)
+
+
+def proven(
+    query: ResidualQuery,
+    sums: ResidualSums,
+    additions: int,
+    solution: KernelSolution,
+    running: Certificate,
+    labels: np.ndarray,
+    layout: Layout,
+    q: float = 0.0,
+) -> Certificate:
+    """Return the certificate of a solution with bounds of all rounding.
+
+    sums: the answers to the query over all rows; additions: the number of their terms that were
+    added one after another. running: the certificate without bounds. labels : (n,) float64, of all
+    rows. layout: of the sums u. q: of a sample, see Sharpened.
+    """
+    task, b, beta = query.task, query.b, solution.beta
+    residuals, rise, norm_error, u_size, linear_size, _ = sums
+    undrawn = SPARE * q * LOG_FAILURE
+    norm_error += addition_error(additions, u_size) + undrawn / DUAL_SHARE
+    most = residuals + rise + undrawn
+    rounding = addition_error(additions, most) + 8 * FLOAT64_UNIT * (
+        abs(b * task.coefficient_sum) + abs(task.tube * task.absolute_sum)
+    )
+    # Coefficients, b and C are decimal numbers: each term of P changes by that part.
+    terms = 2 * (abs(b) + task.epsilon + abs(task.tube)) * float(np.abs(beta).sum())
+    written = 2 * (WRITTEN * FLOAT64_UNIT + query.rescaling) * (terms + linear_size + u_size + most)
+    opened = most - residuals + rounding + written
+    # A reduced machine has losses in place of residuals, and no D.
+    closed = np.empty(0) if query.primal_only else beta
+    missing = math.fsum([task.coefficient_sum, *(-closed).tolist()])
+    open_sum = math.fsum([task.absolute_sum, *(-np.abs(closed)).tolist()])
+    fixed = b * missing + (task.tube * open_sum if task.absolute_sum else 0.0)
+    linear = task.linear(labels[solution.rows[: len(closed)]], closed)
+    base = solution.norm / 2 if query.primal_only else linear - solution.norm / 2
+    error = norm_error / 2 + addition_error(additions, linear_size)
+    found = replace(
+        running, primal=base + residuals + fixed, primal_error=error + opened, sampled=q > 0
+    )
+    if query.primal_only:
+        return found
+    change = change_of_solution(task, solution, labels, layout, found.primal + found.primal_error)
+    distance = residuals + fixed + opened + change
+    return replace(found, dual=base, dual_error=error + change, distance=distance)

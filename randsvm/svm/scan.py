@@ -17,17 +17,14 @@ from functools import partial
 import numpy as np
 
 import randsvm.svm._kkt_scan as _kkt_scan
-from randsvm.arrays import FLOAT64_UNIT, sorted_union, sum_in_order
+from randsvm.arrays import sorted_union, sum_in_order
 from randsvm.data.sampling import EVALUATION_DRAW, Draw, SmallestKeys
 from randsvm.events import Notice, emit_once
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import Layout, RowSizes
 from randsvm.kernels.rounding import (
-    SPARE,
-    WRITTEN,
     SumError,
     addition_error,
-    largest_offset,
     sum_error,
 )
 from randsvm.svm.certificate import (
@@ -36,9 +33,9 @@ from randsvm.svm.certificate import (
     ResidualQuery,
     ResidualSums,
     Sharpened,
-    change_of_dual,
+    change_of_solution,
     error_of_rows,
-    largest_value,
+    proven,
 )
 from randsvm.svm.libsvm import remedy
 from randsvm.svm.offset import Breakpoints, Window
@@ -249,20 +246,20 @@ class Scan(RunningValues):
             return
         query = self._query(solution)
         sums = self.ask(query, "evaluating")
-        proven = self._proven(solution, running, query, sums)
-        yield solution, replace(V, certificate=proven)
+        first = self._proven(solution, running, query, sums)
+        yield solution, replace(V, certificate=first)
         least = LOOSE_GAP * running.gap
         wanted = least if gap is None or running.gap > gap else gap
-        if not self._can_sharpen or (not query.primal_only and proven.gap <= least):
+        if not self._can_sharpen or (not query.primal_only and first.gap <= least):
             return
-        q, rows = sample_of(ResidualSums.total(sums), proven, wanted)
-        if rows > FEW_LOOSE and proven.gap <= wanted and not query.primal_only:
+        q, rows = sample_of(ResidualSums.total(sums), first, wanted)
+        if rows > FEW_LOOSE and first.gap <= wanted and not query.primal_only:
             return
-        largest = max(abs(proven.primal), abs(proven.dual))
-        with_dual = q > 0 or query.primal_only or proven.dual_error > MAX_SHRUNK * largest
+        largest = max(abs(first.primal), abs(first.dual))
+        with_dual = q > 0 or query.primal_only or first.dual_error > MAX_SHRUNK * largest
         sums = self.ask(self._sharpened(solution, query, q, with_dual), "evaluating")
         sharp = self._proven(solution, running, query, sums, q)
-        best = min(proven, sharp, key=lambda one: (one.gap, one.primal + one.primal_error))
+        best = min(first, sharp, key=lambda one: (one.gap, one.primal + one.primal_error))
         yield solution, replace(V, certificate=best)
 
     def examine(self, solution: KernelSolution) -> tuple[KernelSolution, ScanResult]:
@@ -333,46 +330,10 @@ class Scan(RunningValues):
         sums: list[ResidualSums],
         q: float = 0.0,
     ) -> Certificate:
-        """Return the certificate of the current coefficients with bounds of all rounding.
-
-        q: of a sample, see Sharpened.
-        """
-        task, b = query.task, query.b
+        """Return the certificate of the current coefficients; see `proven`."""
         additions = len(sums) + max(shard.stop - shard.start for shard in self.D.shards)
-        residuals, rise, norm_error, u_size, linear_size, _ = ResidualSums.total(sums)
-        undrawn = SPARE * q * LOG_FAILURE
-        norm_error += addition_error(additions, u_size) + undrawn / DUAL_SHARE
-        most = residuals + rise + undrawn
-        rounding = addition_error(additions, most) + 8 * FLOAT64_UNIT * (
-            abs(b * task.coefficient_sum) + abs(task.tube * task.absolute_sum)
-        )
-        # Coefficients, b and C are decimal numbers: each term of P changes by that part.
-        terms = abs(b) + task.epsilon + abs(task.tube)
-        terms *= 2 * float(np.abs(self.coefficients.beta).sum())
-        written = (
-            2 * (WRITTEN * FLOAT64_UNIT + query.rescaling) * (terms + linear_size + u_size + most)
-        )
-        opened = most - residuals + rounding + written
-        # A reduced machine has losses in place of residuals, and no D.
-        beta = np.empty(0) if query.primal_only else solution.beta
-        missing = math.fsum([task.coefficient_sum, *(-beta).tolist()])
-        open_sum = math.fsum([task.absolute_sum, *(-np.abs(beta)).tolist()])
-        fixed = b * missing + (task.tube * open_sum if task.absolute_sum else 0.0)
-        y = self.labels[solution.rows[: len(beta)]]
-        linear = task.linear(y, beta)
-        base = solution.norm / 2 if query.primal_only else linear - solution.norm / 2
-        error = norm_error / 2 + addition_error(additions, linear_size)
-        found = replace(
-            running,
-            primal=base + residuals + fixed,
-            primal_error=error + opened,
-            sampled=q > 0,
-        )
-        if query.primal_only:
-            return found
-        change = self._change_of_dual(solution, y, found.primal + found.primal_error)
-        distance = residuals + fixed + opened + change
-        return replace(found, dual=base, dual_error=error + change, distance=distance)
+        layout, total = self.kernel_layout, ResidualSums.total(sums)
+        return proven(query, total, additions, solution, running, self.labels, layout, q)
 
     def with_dual_of(self, solution: KernelSolution, evaluated: Certificate) -> Certificate:
         """Return the certificate with D of coefficients of the problem, from float64 sums."""
@@ -385,19 +346,9 @@ class Scan(RunningValues):
         linear_size = float(size @ (np.abs(y) + self.task.epsilon))
         dual = self.task.linear(y, beta) - float(beta @ u) / 2
         rounding = norm_error / 2 + addition_error(len(beta), linear_size)
-        change = self._change_of_dual(solution, y, evaluated.primal + evaluated.primal_error)
+        most = evaluated.primal + evaluated.primal_error
+        change = change_of_solution(self.task, solution, self.labels, self.kernel_layout, most)
         return evaluated.with_dual(dual, rounding + change)
-
-    def _change_of_dual(self, solution: KernelSolution, y: np.ndarray, primal: float) -> float:
-        """Return `change_of_dual` of a solution. y : (m,) labels; primal: P, at most."""
-        task, beta = self.task, solution.beta
-        largest = largest_value(self.kernel_layout)
-        most = float(np.abs(self.labels).max(initial=0.0)) + task.epsilon
-        total = abs(task.coefficient_sum) + task.absolute_sum
-        offset = largest_offset(total, most, largest, primal)
-        if task.absolute_sum_slack(beta):
-            task = task.without_absolute_sum()
-        return change_of_dual(task, y, beta, solution.weights, offset)
 
     def step_to(self, solution: KernelSolution | None) -> Step:
         """Return the step from the current coefficients to a solution, and leave u as it is.
