@@ -295,16 +295,15 @@ class RunningValues:
     settled: u is that of the coefficients; False while these change, and if that was broken off
     slack: `Task.absolute_sum` less sum |beta| of nu-SVR
     windows: where the next scan expects the offset of each group of the task
-    max_violation: rise less fall of the maximal violating pair in the last scan; before the first
-        scan the range of the targets
     kernel_layout: how rows are laid out for sums and kernel values, and the precision of the sums
     exact : (m,) float64, u of the audit rows from float64 sums
+    audit_error: the largest difference of u of the audit rows from `exact`; 0 after float64 sums
     added: what was added to u since it was last computed from scratch
     reduced: the reduced machine that the coefficients are of; None: they are of the problem
     row_cache: rows that were read by number
     """
 
-    settled = True
+    settled, audit_error = True, 0.0
 
     def __init__(
         self,
@@ -331,7 +330,6 @@ class RunningValues:
         """Choose the layouts, and make the values of all shards; see `__init__`."""
         D, problem = self.D, self.problem
         self.audit = kernel_centres(D, D.sample(Draw(self.seed, AUDIT_DRAW), audit_rows(D)))
-        self.max_violation = float(np.ptp(self.audit.y))
         # The size above which the cache drops rows.
         self.row_cache, self.max_cached_bytes = RowCache(self.audit), layout_bytes // 2
         self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
@@ -427,13 +425,14 @@ class RunningValues:
             # The bound of the errors of u follows from the second sum of every row. In float64, and
             # for kernels whose values have no bound of their own, a bound for all rows does.
             sums = np.column_stack([difference, np.abs(difference)])
-        # The expansion has no name here, so that `refine` frees it before it makes the float64 one.
         self.values.change(partial(ShardValues.add, expansion=Expansion(layout, Z, sums)))
         # Shards apply a change when they are next asked. This question makes them do it now. So its
         # time counts for this step, and an exception comes while `settled` is False.
         u = self.u_of(self.audit.rows, "scanning")
-        if layout.dtype is np.float32 and not self._passes_audit(Z, difference, u):
-            self.refine()
+        self.audit_error = 0.0
+        if layout.dtype is np.float32:
+            self.exact += values_of(layout.in_float64, Z, difference, self.audit.X)
+            self.audit_error = float(np.abs(u - self.exact).max())
 
     @property
     def saved_solution(self) -> SavedSolution:
@@ -465,6 +464,7 @@ class RunningValues:
         else:
             self.values.restart(partial(begin, u=u, absolute=absolute))
             self.exact = values_of(self.kernel_layout.in_float64, X, beta, self.audit.X)
+            self.audit_error = float(np.abs(u[self.audit.rows] - self.exact).max())
             self.added = added or Added(1, len(rows), math.inf)
         self.settled = True
 
@@ -476,17 +476,15 @@ class RunningValues:
         self.continue_from(self.coefficients)
         return True
 
-    def _passes_audit(self, Z: CsrMatrix, difference: np.ndarray, u: np.ndarray) -> bool:
-        """Return whether the running values u of the audit rows agree with float64 sums.
+    def passes_audit(self, max_violation: float) -> bool:
+        """Return whether rounding of u may be ignored with this largest violation.
 
-        They may differ by a share of the tolerance, or of the largest violation: rounding hides
-        nothing of a violation that is a hundred times as large.
+        It may be a share of the tolerance, or of the violation: rounding hides nothing of a
+        violation that is a hundred times as large.
         """
-        self.exact += values_of(self.kernel_layout.in_float64, Z, difference, self.audit.X)
         tolerance = self.problem.tolerance
-        allowed = min(MAX_ERROR_OF_VIOLATION * self.max_violation, MAX_TOLERANCES * tolerance)
-        largest = np.abs(u - self.exact).max()
-        return bool(largest <= max(MAX_ERROR_OF_TOLERANCE * tolerance, allowed))
+        allowed = min(MAX_ERROR_OF_VIOLATION * max_violation, MAX_TOLERANCES * tolerance)
+        return self.audit_error <= max(MAX_ERROR_OF_TOLERANCE * tolerance, allowed)
 
     def forget(self) -> None:
         """Free the memory of all shards and of the row cache; nothing can be asked any more."""

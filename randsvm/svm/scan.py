@@ -209,7 +209,8 @@ class Scan(RunningValues):
             certificate = replace(certificate, dual=-math.inf)
         groups = sorted(candidates, key=lambda group: -group.max_violation)
         violators = ScanResult(tuple(groups), certificate)
-        self.max_violation = violators.max_violation
+        if not self.passes_audit(violators.max_violation) and self.refine():
+            return self.find_violators(collector, tolerance)
         self.latest = solution, violators, tolerance
         return solution, violators
 

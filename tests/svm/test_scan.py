@@ -344,6 +344,15 @@ def test_a_run_switches_to_float64_if_float32_is_too_coarse(made):
             assert error_of_u(one) <= one.problem.tolerance / 4
 
 
+def test_rounding_that_large_violations_allowed_does_not_outlast_them(made):
+    """Rows violate by 2 before the step, where u may be off by 2 tolerances, and by a tolerance
+    after it."""
+    with case(*made("two_gaussians", 450), problem(gamma=0.5, C=1e3)) as one:
+        _, V = one.scan.after(solve(one.scan, np.arange(450), whole=True), KEEP_ALL)
+        assert V.max_violation < 2 * one.problem.tolerance
+        assert error_of_u(one) <= one.problem.tolerance / 4
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e3, 3e4, 1.7e9])
 def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(tmp_path, offset):
     """Kernel values of rows far from zero are as accurate as those of rows near zero."""
