@@ -26,19 +26,26 @@ from randsvm.events import (
     emit_once,
     listening,
 )
+from randsvm.models.decisions import class_pairs, pair_positions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, completed_results
 from randsvm.parameters.option import require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Search
-from randsvm.parameters.svm import NU_TASKS, KernelParams, Problem
+from randsvm.parameters.svm import (
+    NU_TASKS,
+    KernelParams,
+    Problem,
+    class_weights,
+    side_weights,
+)
 from randsvm.parameters.values import AUTO
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
-from randsvm.svm.whole import shares_kernel
+from randsvm.svm.whole import KernelMatrix, shares_kernel
 from randsvm.training.cross_validation import concurrent_fits, fit_anew, kept_values
 from randsvm.training.job import (
     RESERVED_SECONDS,
@@ -288,9 +295,7 @@ class KernelTrainer(Trainer[KernelParams]):
                 return replace(whole, params=part.resolved(params))
 
             if first.components is None and self._shares_kernels(map(subtasks_of, candidates)):
-                from randsvm.training.search import shared_kernel_fits
-
-                yield [shared_kernel_fits(subtasks_of)], own_fits
+                yield [partial(fit_by_libsvm, subtasks_of)], own_fits
             elif first.components is None and self.gains_from_starts(whole):
                 if whole.of_pairs:
                     whole.group_rows()
@@ -397,6 +402,69 @@ class KernelTrainer(Trainer[KernelParams]):
         together = subtasks.side_by_side(largest.solve_bytes(subtasks))
         start_of = None if self.old is None else self.old.starts(subtasks, params.cost)
         return KernelTrainingRun(self, params, subtasks, clock, until, together, start_of=start_of)
+
+
+# --- fits of folds from shared kernel values -------------------------------------------------
+
+
+def fit_by_libsvm(
+    subtasks_of: Callable[[KernelParams], Subtasks],
+    params: KernelParams,
+    previous: None,
+    training: np.ndarray,
+    held_out: np.ndarray,
+    keep: Keep,
+) -> tuple[np.ndarray, None]:
+    """Train on some of few rows, whose kernel values all folds and all C share; see FoldFit.
+
+    LIBSVM solves all rows of the fold at once.
+
+    subtasks_of: returns the subtasks of all rows with some parameters
+    """
+    subtasks, rows = subtasks_of(params), np.flatnonzero(held_out)
+    K, labels, sums = subtasks.matrix(), subtasks.labels, subtasks.weight_sums
+    trained, y = np.flatnonzero(training), subtasks.D.labels()
+    if params.prediction_type == "svr":
+        machine = K.regress(trained, y[trained], params.C, params.epsilon, params.tolerance)
+        return keep(K.sums(machine, rows)[0] - machine.rho, y[rows]), None
+    problems = [(y[trained], class_weights(params.weights, labels, sums))]
+    if len(labels) > 2 and not subtasks.of_pairs:
+        problems = [
+            (y[trained] != k, [*side_weights(params.weights, labels, sums, k, None)])
+            for k in range(len(labels))
+        ]
+    columns = [
+        _values_of_pairs(K, params, trained, classes.astype(np.int64), weights, rows)
+        for classes, weights in problems
+    ]
+    return keep(np.hstack(columns), y[rows]), None
+
+
+def _values_of_pairs(
+    K: KernelMatrix,
+    params: KernelParams,
+    training: np.ndarray,
+    classes: np.ndarray,
+    weights: Sequence[float],
+    rows: np.ndarray,
+) -> np.ndarray:
+    """Return f of each pair of classes, (m, pairs) float64.
+
+    training, classes : (n,) int64, rows to train on and their classes; weights: of each class;
+    rows : (m,) int64
+    """
+    present = np.bincount(classes, minlength=len(weights)) > 0
+    # A pair without a machine predicts its first class if that has rows, else its second.
+    constant = np.where(present[class_pairs(len(weights))[0]], 1.0, -1.0)
+    f = np.tile(constant, (len(rows), 1))
+    if np.count_nonzero(present) > 1:
+        machine = K.classify(training, classes, params.C, weights, params.tolerance)
+        sums, (i, j) = K.sums(machine, rows), class_pairs(len(machine.labels))
+        values = sums[i, :, j - 1].T + sums[j, :, i].T - machine.rho
+        first, second = np.array(machine.labels)[[i, j]]
+        columns = pair_positions(len(weights))[first, second]
+        f[:, columns] = np.where(first < second, values, -values)
+    return f
 
 
 class KernelTrainingRun(FileRun[KernelParams]):

@@ -21,12 +21,7 @@ import numpy as np
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import PERCENT_SCORES, Notice, Searched, Tried, emit
-from randsvm.models import decisions
-from randsvm.models.decisions import class_pairs
 from randsvm.parallel import Cancelled
-from randsvm.parameters.svm import KernelParams, class_weights, side_weights
-from randsvm.svm.libsvm import TrainedSvm
-from randsvm.svm.whole import KernelMatrix
 from randsvm.training.cross_validation import (
     Criterion,
     CrossValidation,
@@ -40,85 +35,7 @@ from randsvm.training.cross_validation import (
     simplest_within_error,
     subset_of,
 )
-from randsvm.training.job import AnyParams, FoldFit, Job, Keep
-from randsvm.training.subtasks import Subtasks
-
-
-def shared_kernel_fits(
-    subtasks_of: Callable[[KernelParams], Subtasks],
-) -> FoldFit[KernelParams]:
-    """Return a function that fits few rows, with the kernel values of all pairs of rows in memory.
-
-    The values are computed once for all folds and all values of C. LIBSVM solves each fold at once.
-
-    subtasks_of: returns the subtasks of all rows with some parameters
-    """
-
-    def fit(
-        params: KernelParams, previous: Any, training: np.ndarray, held_out: np.ndarray, keep: Keep
-    ) -> tuple[np.ndarray, None]:
-        subtasks = subtasks_of(params)
-        rows = np.flatnonzero(training), np.flatnonzero(held_out)
-        f = _shared_values(subtasks.matrix(), subtasks, *rows)
-        return keep(f, subtasks.D.labels()[rows[1]]), None
-
-    return fit
-
-
-def _shared_values(
-    kernel: KernelMatrix, subtasks: Subtasks, training: np.ndarray, held_out: np.ndarray
-) -> np.ndarray:
-    """Return f of rows that are held out, (m, columns) float64.
-
-    training, held_out : numbers of rows of D, int64
-    """
-    y, params = subtasks.D.labels(), subtasks.params
-    if params.prediction_type == "svr":
-        machine = kernel.regress(training, y[training], params.C, params.epsilon, params.tolerance)
-        return np.asarray(kernel.sums(machine, held_out)[0] - machine.rho)
-    labels, sums = subtasks.labels, subtasks.weight_sums
-    classes = y[training].astype(np.int64)
-    if len(labels) > 2 and not subtasks.of_pairs:
-        columns = []
-        for k in range(len(labels)):
-            sides = np.where(classes == k, 0, 1)
-            bounds = side_weights(params.weights, labels, sums, k, None)
-            columns.append(_shared_pairs(kernel, params, training, sides, bounds, held_out))
-        return np.hstack(columns)
-    weights = class_weights(params.weights, labels, sums)
-    return _shared_pairs(kernel, params, training, classes, weights, held_out)
-
-
-def _shared_pairs(
-    kernel: KernelMatrix,
-    params: KernelParams,
-    training: np.ndarray,
-    classes: np.ndarray,
-    weights: Sequence[float],
-    held_out: np.ndarray,
-) -> np.ndarray:
-    """Return f of each pair of classes, (m, pairs) float64; classes : (n,) int64."""
-    count = len(weights)
-    present = np.bincount(classes, minlength=count) > 0
-    # A pair without a machine predicts its first class if that has rows, else its second.
-    constant = np.where(present[class_pairs(count)[0]], 1.0, -1.0)
-    f = np.tile(constant, (len(held_out), 1))
-    if np.count_nonzero(present) < 2:
-        return f
-    machine = kernel.classify(training, classes, params.C, weights, params.tolerance)
-    _fill_in(f, machine, kernel.sums(machine, held_out), count)
-    return f
-
-
-def _fill_in(f: np.ndarray, machine: TrainedSvm, sums: np.ndarray, count: int) -> None:
-    """Set the columns of f of the pairs that the machine knows."""
-    labels, positions = machine.labels, decisions.pair_positions(count)
-    first, second = class_pairs(len(labels))
-    for pair, (i, j) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
-        values = sums[i][:, j - 1] + sums[j][:, i] - machine.rho[pair]
-        own, other = labels[i], labels[j]
-        f[:, positions[own, other]] = values if own < other else -values
-
+from randsvm.training.job import AnyParams, FoldFit, Job
 
 # The fewest rows of the first stage: for each fold, for each class; in all under a time limit
 # (FIRST_ROWS), and if a range is searched (COARSE_ROWS).
