@@ -143,8 +143,8 @@ REPEAT_KEY_SECONDS = 0.1
 def install_handlers() -> None:
     """Let the first of SIGNALS end the run with the best model so far."""
     for number in SIGNALS:
-        # nohup ignores SIGHUP, so that a run outlives its terminal.
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+        # nohup ignores SIGHUP, and a shell script SIGINT in a command that ends with &.
+        if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _handle)
 
 

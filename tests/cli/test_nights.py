@@ -70,9 +70,11 @@ def test_a_job_whose_terminal_goes_away_saves_its_model(tmp_path, rows):
     assert oracle.trailer(tmp_path / "m")["stopped"] == "interrupted by signal 1"
 
 
-def test_under_nohup_a_hangup_is_not_heard(tmp_path, rows):
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_the_caller_ignores_is_not_heard(tmp_path, rows, number):
+    """nohup ignores SIGHUP, and a script SIGINT in its background commands."""
     words = (*SHORT, "--max-iterations", 40, "--log", "log", rows, "m")
-    old = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    old = signal.signal(number, signal.SIG_IGN)
     try:
         process = subprocess.Popen(
             [sys.executable, "-m", "randsvm.cli.train", *map(str, words)],
@@ -80,10 +82,10 @@ def test_under_nohup_a_hangup_is_not_heard(tmp_path, rows):
             stderr=subprocess.DEVNULL,
         )
     finally:
-        signal.signal(signal.SIGHUP, old)
+        signal.signal(number, old)
     with process:
         wait_for_rounds(tmp_path / "log", 3)
-        process.send_signal(signal.SIGHUP)
+        process.send_signal(number)
         assert process.wait(120) == 0
     assert oracle.trailer(tmp_path / "m")["stopped"] == "iteration limit"
 
