@@ -368,24 +368,6 @@ def test_a_linear_svc_that_ends_early_warns():
     assert machine.n_iter_ == 1 < LinearSVC(tol=1e-6).fit(X, y).n_iter_
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_the_sigmoid_is_that_of_the_probabilities(classes):
-    """In scikit-learn's sign: P(classes_[0]) of a pair is 1 / (1 + exp(A f + B)), f > 0 for it."""
-    X, y = make_blobs(150, 2, centers=classes, cluster_std=4, random_state=0)
-    # The class that comes first in the rows is the second one, and then the first one.
-    for first in (1, 0):
-        order = np.argsort(y != first, kind="stable")
-        machine = SVC(probability=True, decision_function_shape="ovo").fit(X[order], y[order])
-        pairs = classes * (classes - 1) // 2
-        assert machine.probA_.shape == machine.probB_.shape == (pairs,)
-        assert (machine.probA_ < 0).all()
-        if classes == 2:
-            f = -machine.decision_function(X)
-            p = 1 / (1 + np.exp(machine.probA_ * f + machine.probB_))
-            assert np.allclose(machine.predict_proba(X)[:, 0], p, atol=1e-6)
-    assert SVC().fit(X, y).probA_.shape == (0,)
-
-
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_what_a_fitted_machine_has():
     X, y = make_blobs(90, 2, centers=3, cluster_std=4, random_state=0)

@@ -48,7 +48,7 @@ SOLUTION_ATTRIBUTES = (
     "support_ support_vectors_ n_support_ dual_coef_ coef_ intercept_ shape_fit_ fit_status_ "
     f"{TRAINING_ATTRIBUTES}"
 )
-CLASSIFIER_ATTRIBUTES = f"classes_ class_weight_ probA_ probB_ {SOLUTION_ATTRIBUTES}"
+CLASSIFIER_ATTRIBUTES = f"classes_ class_weight_ {SOLUTION_ATTRIBUTES}"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -285,30 +285,6 @@ class KernelClassifier(KernelMachine, Classifier):
             Logarithms of predict_proba.
         """
         return np.log(self.predict_proba(X))
-
-    @property
-    def probA_(self) -> np.ndarray:  # noqa: N802
-        """Slopes A of Platt's 1 / (1 + exp(A f + B)), for each pair of classes."""
-        return self._sigmoid[0]
-
-    @property
-    def probB_(self) -> np.ndarray:  # noqa: N802
-        """Constants B of Platt's 1 / (1 + exp(A f + B)), for each pair of classes."""
-        return self._sigmoid[1]
-
-    @property
-    def _sigmoid(self) -> np.ndarray:
-        """Return A and B, (2, functions), for functions with f > 0 for the first class of a pair.
-
-        With two classes the model may have f > 0 for the second class. Then B changes its sign:
-        1 - 1 / (1 + exp(A f + B)) = 1 / (1 + exp(A (-f) - B)).
-        """
-        check_is_fitted(self)
-        found = self.model_.model.sigmoid
-        if found is None:
-            return np.empty((2, 0))
-        A, B = found
-        return np.array([A, -B if len(self.classes_) == 2 and self._sign > 0 else B])
 
 
 @documented("sklearn.svm.SVC", CLASSIFIER_ATTRIBUTES)
