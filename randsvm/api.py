@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from randsvm.errors import ParameterError, suggestion
 from randsvm.events import Watch, check, silent
-from randsvm.parameters.option import grid, make_parameters, option_fields
+from randsvm.parameters.option import Kind, grid, make_parameters, option_fields, read_value
 from randsvm.parameters.rounds import RoundsParams
 from randsvm.parameters.run import (
     ALGORITHMS,
@@ -18,7 +18,6 @@ from randsvm.parameters.run import (
     Resources,
     Search,
 )
-from randsvm.parameters.values import Kind
 
 if TYPE_CHECKING:
     from randsvm.data.dataset import Source
@@ -175,10 +174,5 @@ def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
         kind, may_be_none = kinds[name]
         if value is None and not may_be_none:
             raise ParameterError(f"{name} must have a value, got None")
-        if hasattr(value, "tolist"):  # an array or a number of NumPy
-            value = value.tolist()
-        try:
-            values[name] = None if value is None else kind.value(value)
-        except ValueError as error:
-            raise ParameterError(f"{name}: {error}") from None
+        values[name] = read_value(name, kind, value)
     return values

@@ -50,7 +50,6 @@ LIBRARY_USERS = {
     "click": {
         "cli.train",
         "cli.predict",
-        "cli.commands",
         "cli.options",
         "cli.plot",
         "cli.report",

@@ -21,7 +21,7 @@ from randsvm.events import (
     Tried,
     Updated,
 )
-from randsvm.parameters.values import format_size
+from randsvm.parameters.option import format_size
 
 # ---- training ----------------------------------------------------------------------------------
 

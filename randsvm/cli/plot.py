@@ -8,7 +8,7 @@ import click
 
 from randsvm import __version__, files
 from randsvm.cli import options, process
-from randsvm.cli.commands import SETTINGS
+from randsvm.cli.options import SETTINGS
 from randsvm.errors import ParameterError
 
 COMMAND = "randsvm-plot"

@@ -8,12 +8,11 @@ import click
 
 from randsvm import __version__
 from randsvm.cli import options, process
-from randsvm.cli.commands import SETTINGS, Command, Commands
+from randsvm.cli.options import SETTINGS, Command, Commands
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD
-from randsvm.parameters.option import OUTPUT, Option
+from randsvm.parameters.option import OUTPUT, Option, Path
 from randsvm.parameters.run import EXPORT_FORMATS, CertifyParams, PredictParams, Resources
-from randsvm.parameters.values import Path
 
 COMMAND = "randsvm-predict"
 DATA = Option(
@@ -244,7 +243,7 @@ def info(model_file: str, report: str) -> None:
     """Print a description of MODEL_FILE and of its training; --report json: as one JSON object."""
     import json
 
-    from randsvm.cli.log import as_json
+    from randsvm.cli.report import as_json
     from randsvm.models.fitted import describe_file, format_lines
 
     found = describe_file(model_file)

@@ -8,7 +8,7 @@ import click
 
 from randsvm import __version__
 from randsvm.cli import options, process
-from randsvm.cli.commands import SETTINGS, Command, Commands
+from randsvm.cli.options import SETTINGS, Command, Commands
 
 COMMAND = "randsvm-train"
 
@@ -24,8 +24,7 @@ def training(described: Callable[[], None]) -> Callable[..., None]:
     def train(**given: Any) -> None:
         # Imports that --help does not need and that would double its time.
         from randsvm import files
-        from randsvm.cli.log import read_trials
-        from randsvm.cli.report import Report
+        from randsvm.cli.report import Report, read_trials
 
         data, model = options.files_of(given)
         explicit, log = options.explicit(given), given["log"]

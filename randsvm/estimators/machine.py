@@ -29,10 +29,9 @@ from randsvm.models.fitted import FittedModel, decision_values, load
 from randsvm.models.model import Model
 from randsvm.models.normal_form import normal_form
 from randsvm.models.onnx_graph import add_to, onnx_graph
-from randsvm.parameters.option import options_on_command_line
+from randsvm.parameters.option import BALANCED, options_on_command_line
 from randsvm.parameters.run import ALGORITHMS, COMMON, Resources
 from randsvm.parameters.svm import class_weights
-from randsvm.parameters.values import BALANCED
 
 # The options of a training that a model file records, and the parameters of estimators for them.
 RECORDED = {

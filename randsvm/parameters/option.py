@@ -1,11 +1,362 @@
-"""Define options: their names, help and kinds of values, and write them as a command line."""
+"""Define options: their names, help and kinds of values, and write them as a command line.
 
+A kind reads values, checks them and writes them as words. Its `value` takes a word of the command
+line or a value of a Python caller: 2**30 and "1G" are the same size. Its ValueErrors become errors
+of the caller.
+"""
+
+import math
+import numbers
+import operator
+import os
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from randsvm.errors import ParameterError
-from randsvm.parameters.values import AUTO, BALANCED, Flag, Kind, Numbers, Weights
+
+# ---- kinds of values ---------------------------------------------------------------------------
+
+MEGABYTE = 1 << 20
+# The word in place of a label in -w: weights for all classes, by their numbers of rows.
+BALANCED = "balanced"
+# The value that searches the whole range of an option, first coarsely and then finely.
+AUTO = "auto"
+
+
+def format_size(count: float) -> str:
+    """Return a size in bytes as a word in megabytes, of three digits or whole."""
+    return f"{count / MEGABYTE:{'.3g' if count < 1000 * MEGABYTE else '.0f'}}M"
+
+
+def format_number(x: float) -> str:
+    """Return the shortest word that is parsed as the same number."""
+    return f"{x:g}" if float(f"{x:g}") == x else repr(x)
+
+
+class Kind:
+    """A kind of values: any text.
+
+    metavar : name of a value in the help
+    expected : name of a value in messages
+    words : words that are values
+    bounds : bounds of a value in the help
+    """
+
+    metavar = "TEXT"
+    expected = "a text"
+    words: tuple[str, ...] = ()
+    bounds = ""
+
+    def value(self, given: Any) -> Any:
+        """Return the value of a word or of a Python caller, as the option stores it.
+
+        Raise ValueError, with a sentence, for another kind of value or one that is not allowed.
+        """
+        try:
+            found = self.read(given)
+        except (ValueError, TypeError, ArithmeticError):
+            raise ValueError(f"expected {self.expected}, found {given!r}") from None
+        # A search replaces AUTO by numbers: it is no value of a training.
+        problem = "" if found == AUTO else self.problem(found)
+        if problem:
+            raise ValueError(f"{problem}, got {given}")
+        return found
+
+    def read(self, given: Any) -> Any:
+        """Return the value. Raise ValueError, TypeError or ArithmeticError for another kind."""
+        return os.fspath(given)
+
+    def problem(self, value: Any) -> str:
+        """Return what the value must be if it is not allowed, else ""."""
+        return ""
+
+    def format(self, value: Any) -> str:
+        """Return the shortest word that is parsed as the same value."""
+        return format_number(value) if isinstance(value, float) else str(value)
+
+    def as_words(self, flag: str, value: Any) -> list[str]:
+        """Return the words of a command line that give the option this value."""
+        return [flag, self.format(value)]
+
+
+class Path(Kind):
+    """The name of a file."""
+
+    metavar = "PATH"
+    expected = "the name of a file"
+
+
+class Switch(Kind):
+    """0 or 1, as LIBSVM's -h; in Python also False and True."""
+
+    metavar = "0|1"
+    expected = "0 or 1"
+
+    def read(self, given: Any) -> bool:
+        return bool(("0", "1", False, True).index(given) % 2)
+
+    def format(self, value: Any) -> str:
+        return str(int(value))
+
+
+class Flag(Switch):
+    """An option without a value: given or not."""
+
+    expected = "True or False"
+
+    def as_words(self, flag: str, value: Any) -> list[str]:
+        return [flag] if value else []
+
+
+class Choice(Kind):
+    """A word of a list, or the number of its position: `-t rbf` or `-t 2`.
+
+    An empty word keeps the numbers of the words behind it.
+    """
+
+    def __init__(self, *words: str, metavar: str = "") -> None:
+        self.named = {str(number): word for number, word in enumerate(words) if word}
+        self.words = tuple(self.named.values())
+        self.metavar = metavar or "|".join(self.words)
+        listed = ", ".join(f"{word} ({number})" for number, word in self.named.items())
+        self.expected = f"one of {listed}" if len(self.words) > 1 else self.words[0]
+
+    def read(self, given: Any) -> str:
+        text = super().read(given)
+        return self.words[self.words.index(self.named.get(text, text.lower()))]
+
+    def problem(self, value: Any) -> str:
+        return "" if value in self.words else f"must be one of {', '.join(self.words)}"
+
+
+# Signs of bounds, in the order of their words.
+COMPARISONS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
+
+
+class Number(Kind):
+    """A number within bounds, or one of `words`.
+
+    least, most, above, below : least <= value <= most and above < value < below; None: no bound;
+    below = inf: the value must be finite
+    unit : unit of the bounds, for messages
+    """
+
+    metavar = "FLOAT"
+    expected = "a number"
+
+    def __init__(
+        self,
+        *words: str,
+        least: float | None = None,
+        most: float | None = None,
+        above: float | None = None,
+        below: float | None = None,
+        unit: str = "",
+    ) -> None:
+        self.words = words
+        limits = zip(COMPARISONS, (least, above, most, below), strict=True)
+        self.limits = {sign: x for sign, x in limits if x is not None}
+        self.metavar = "|".join([self.metavar, *words])
+        example = " as 0.01" if below == 1 else ""
+        self.expected = " or ".join([self.expected + example, *words])
+        self.bounds = self._bounds(unit)
+
+    def _bounds(self, unit: str) -> str:
+        """Return the bounds in words, as "> 0 and finite" or "from 2 to 1000"; "" without any."""
+        if {">=", "<="} <= self.limits.keys():
+            return f"from {self.limits['>=']} to {self.limits['<=']}"
+        finite = {sign: x for sign, x in self.limits.items() if math.isfinite(x)}
+        words = [f"{sign} {self.format_bound(x)}" for sign, x in finite.items()]
+        words += ["finite"] if math.inf in self.limits.values() else []
+        return " and ".join(words) + (f" {unit}" if unit else "")
+
+    def format_bound(self, x: float) -> str:
+        return f"2^{math.log2(x):.0f}" if x >= 2**31 else format_number(x)
+
+    def read(self, given: Any) -> Any:
+        word = given.lower() if isinstance(given, str) else given
+        return word if word in self.words else self.number(given)
+
+    def number(self, given: Any) -> Any:
+        """Return the number that is given, or that a word stands for."""
+        return float(given)
+
+    def problem(self, value: Any) -> str:
+        if isinstance(value, str):
+            return "" if value in self.words else f"must be {self.expected}"
+        # nan fails every comparison.
+        within = all(COMPARISONS[sign](value, x) for sign, x in self.limits.items())
+        return "" if within else f"must be {self.bounds}"
+
+
+class Whole(Number):
+    """A whole number."""
+
+    metavar = "INTEGER"
+    expected = "a whole number"
+
+    def number(self, given: Any) -> Any:
+        if float(given) % 1 != 0:  # nan and infinities too
+            raise ValueError
+        return int(given)
+
+
+class Size(Whole):
+    """Bytes, with K, M, G or T for powers of 1,024."""
+
+    metavar = "SIZE"
+    expected = "a size as 512M or 4G"
+
+    def number(self, given: Any) -> int:
+        size = r"(\d{1,20}(?:\.\d*)?)([KMGT]?)(?:i?B)?"
+        found = isinstance(given, str) and re.fullmatch(size, given, re.IGNORECASE)
+        if not found:
+            return super().number(given)
+        return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+
+    def format_bound(self, x: float) -> str:
+        return format_size(x)
+
+
+class Duration(Number):
+    """Seconds, or with s, m, h: 90s, 10m, 2h."""
+
+    metavar = "DURATION"
+    expected = "a time as 90s, 10m or 2h"
+    UNITS: ClassVar = {"s": 1, "m": 60, "h": 3600}
+
+    def number(self, given: Any) -> Any:
+        found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([smh])", str(given))
+        return float(found[1]) * self.UNITS[found[2]] if found else super().number(given)
+
+    def format(self, value: Any) -> str:
+        return super().format(value) + "s"
+
+
+class RowsOrTime(Duration):
+    """A number of rows (int), or a time with its unit (float)."""
+
+    metavar = "ROWS|TIME"
+    expected = "a number of rows or a time as 60s or 10m"
+
+    def number(self, given: Any) -> Any:
+        return int(given) if re.fullmatch(r"[1-9]\d{0,17}", str(given)) else super().number(given)
+
+    def format(self, value: Any) -> str:
+        return str(value) if isinstance(value, int) else super().format(value)
+
+
+class Folds(Whole):
+    """A number of folds, or folds and repetitions as "5x3", each within bounds.
+
+    most_repeats : the most repetitions
+    """
+
+    metavar = "N[xREPEATS]"
+    expected = "folds as 5 or 5x3"
+
+    def __init__(self, *, most_repeats: int, **bounds: Any) -> None:
+        super().__init__(**bounds)
+        self.most_repeats = most_repeats
+
+    def number(self, given: Any) -> Any:
+        is_repeated = isinstance(given, str) and re.fullmatch(r"\d{1,9}x\d{1,9}", given)
+        return given if is_repeated else super().number(given)
+
+    def problem(self, value: Any) -> str:
+        folds, _, repeats = str(value).partition("x")
+        problem = super().problem(int(folds))
+        if repeats and (problem or not 1 <= int(repeats) <= self.most_repeats):
+            return f"must be {self.bounds}, and with repetitions as 5x3 (up to {self.most_repeats})"
+        return problem
+
+
+class Numbers(Number):
+    """A number or a power such as 2^-5; several of these, separated by commas, which a search
+    varies; a range first:last:step, where each value is the one before times step; or a word.
+
+    auto : the values that AUTO stands for; empty: AUTO is refused
+    """
+
+    metavar = "FLOAT[,FLOAT...]"
+    expected = "a number, several as 1,2,8, a range as 2^-5:2^15:2^2 (its step multiplies)"
+    MOST = 1000
+
+    def __init__(self, *words: str, auto: tuple[float, ...] = (), **bounds: Any) -> None:
+        super().__init__(*words, *[AUTO] * bool(auto), **bounds)
+        self.metavar = type(self).metavar
+        self.auto = auto
+
+    def number(self, given: Any) -> Any:
+        if isinstance(given, numbers.Real):
+            return super().number(given)
+        if not isinstance(given, str):
+            found = tuple(map(super().number, given))
+            if not found:
+                raise ValueError
+            return found
+        found = tuple(dict.fromkeys(one for part in given.split(",") for one in self._range(part)))
+        return found if len(found) > 1 else found[0]
+
+    def _range(self, text: str) -> list[float]:
+        """Return the numbers of a range. Raise ValueError if the step does not reach the last."""
+        first, *rest = map(_power, text.split(":"))
+        if not rest:
+            return [first]
+        last, step = rest
+        # The last value is in the range if only rounding puts it beyond the end.
+        count = math.log(last / first) / math.log(step) + 1e-9
+        if not 0 <= count < self.MOST:
+            raise ValueError
+        return [first * step**power for power in range(int(count) + 1)]
+
+    def problem(self, value: Any) -> str:
+        if value == AUTO:
+            return f"must be {self.expected}"
+        values = value if isinstance(value, tuple) else [value]
+        return next(filter(None, map(super().problem, values)), "")
+
+    def format(self, value: Any) -> str:
+        values = value if isinstance(value, tuple) else [value]
+        return ",".join(map(super().format, values))
+
+
+class Weights(Kind):
+    """Pairs of a label, or BALANCED, and a number."""
+
+    metavar = "LABEL WEIGHT"
+    expected = f"a dictionary of labels and numbers, or '{BALANCED}'"
+    number = Number(above=0, below=math.inf)
+    bounds = number.bounds
+
+    def read(self, given: Any) -> Any:
+        if given == BALANCED:
+            return ((BALANCED, 1.0),)
+        pairs = given.items() if isinstance(given, Mapping) else given
+        return tuple((str(label), float(weight)) for label, weight in pairs)
+
+    def problem(self, value: Any) -> str:
+        return next(filter(None, (self.number.problem(weight) for _, weight in value)), "")
+
+    def as_words(self, flag: str, value: Any) -> list[str]:
+        words: list[str] = []
+        for label, weight in value:
+            words += [flag, label] if label == BALANCED else [flag, label, self.format(weight)]
+        return words
+
+
+def _power(text: str) -> float:
+    """Return a number, or a power as 2^-5."""
+    base, *exponent = map(float, text.split("^"))
+    power = base ** exponent.pop() if exponent else base
+    if exponent or isinstance(power, complex):
+        raise ValueError
+    return power
+
+
+# ---- options -----------------------------------------------------------------------------------
 
 # Groups of options in the help, in their order.
 MODEL = "Model"
@@ -48,18 +399,32 @@ def shared_option(default: Any, spec: Option) -> Any:
 
 @dataclass(frozen=True)
 class Options:
-    """The base of groups of options, which checks values when a group is made."""
+    """The base of groups of options, which reads and checks values when a group is made."""
 
     def __post_init__(self) -> None:
         for f, spec in option_fields(self):
-            value = getattr(self, f.name)
+            value = read_value(f.name, spec.kind, getattr(self, f.name))
+            # Only a search takes AUTO, which `read_value` returns.
             problem = "" if value is None else spec.kind.problem(value)
-            name = f.name.rstrip("_").replace("_", " ")
-            require(not problem, f"{name} {problem}, got {value}")
+            require(not problem, f"{f.name}: {problem}, got {value}")
+            object.__setattr__(self, f.name, value)
 
     def uses(self, name: str) -> bool:
         """Return whether the field `name` has an effect with the other values."""
         return True
+
+
+def read_value(name: str, kind: Kind, given: Any) -> Any:
+    """Return the value of an option as the parameter classes store it; None stays None.
+
+    given : as a Python caller has it. Raise ParameterError for a value that is not allowed.
+    """
+    if hasattr(given, "tolist"):  # an array or a number of NumPy
+        given = given.tolist()
+    try:
+        return None if given is None else kind.value(given)
+    except ValueError as error:
+        raise ParameterError(f"{name}: {error}") from None
 
 
 Parameters = TypeVar("Parameters", bound=Options)

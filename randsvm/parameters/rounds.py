@@ -6,9 +6,19 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from randsvm.parameters.option import STOP, Options, changed_flags, option, require
+from randsvm.parameters.option import (
+    AUTO,
+    STOP,
+    Flag,
+    Number,
+    Options,
+    Path,
+    Whole,
+    changed_flags,
+    option,
+    require,
+)
 from randsvm.parameters.svm import NU_TASKS, KernelParams
-from randsvm.parameters.values import AUTO, Flag, Number, Path, Whole
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,25 @@ from importlib.util import find_spec
 from typing import Any
 
 from randsvm.parameters.option import (
+    MEGABYTE,
     OUTPUT,
     RESOURCES,
     SEARCH,
     STOP,
     TABLE,
+    Choice,
+    Duration,
+    Flag,
+    Folds,
     Grid,
+    Kind,
+    Number,
     Options,
     Parameters,
+    Path,
+    Size,
+    Switch,
+    Whole,
     changed_flags,
     grid_values,
     option,
@@ -29,19 +40,6 @@ from randsvm.parameters.option import (
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, RoundsParams
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import WEIGHTS, KernelParams
-from randsvm.parameters.values import (
-    MEGABYTE,
-    Choice,
-    Duration,
-    Flag,
-    Folds,
-    Kind,
-    Number,
-    Path,
-    Size,
-    Switch,
-    Whole,
-)
 
 # The metrics of --select-by for each kind of task; the first is the default.
 METRICS_OF_TASK = {

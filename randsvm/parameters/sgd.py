@@ -7,14 +7,8 @@ from dataclasses import dataclass, replace
 
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.option import (
-    STOP,
-    option,
-    option_fields,
-    require,
-)
-from randsvm.parameters.svm import MachineParams, inherited
-from randsvm.parameters.values import (
     BALANCED,
+    STOP,
     Choice,
     Flag,
     Number,
@@ -22,7 +16,11 @@ from randsvm.parameters.values import (
     Path,
     RowsOrTime,
     Whole,
+    option,
+    option_fields,
+    require,
 )
+from randsvm.parameters.svm import MachineParams, inherited
 
 # Fields that --update takes from the model.
 FIXED_BY_MODEL = frozenset(

@@ -20,16 +20,21 @@ from randsvm.parameters.kernel import (
     is_semidefinite,
     resolve_gamma,
 )
-from randsvm.parameters.option import STOP, Option, Options, option, require, shared_option
-from randsvm.parameters.values import (
+from randsvm.parameters.option import (
     BALANCED,
+    STOP,
     Choice,
     Flag,
     Number,
     Numbers,
+    Option,
+    Options,
     Switch,
     Weights,
     Whole,
+    option,
+    require,
+    shared_option,
 )
 
 # Tasks in LIBSVM's order: the position of a task is its number.

@@ -21,8 +21,8 @@ from randsvm.errors import ParameterError, RandsvmError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
 from randsvm.parameters.kernel import KERNEL_NAMES
+from randsvm.parameters.option import MEGABYTE
 from randsvm.parameters.svm import COSTS, Problem
-from randsvm.parameters.values import MEGABYTE
 
 # LIBSVM's numbers.
 C_SVC, ONE_CLASS, EPSILON_SVR = 0, 2, 3

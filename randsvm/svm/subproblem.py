@@ -15,9 +15,8 @@ from randsvm.arrays import FLOAT32_UNIT
 from randsvm.data.points import Points
 from randsvm.kernels.expansion import centred_gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.parameters.option import require
+from randsvm.parameters.option import MEGABYTE, format_size, require
 from randsvm.parameters.svm import Problem
-from randsvm.parameters.values import MEGABYTE, format_size
 from randsvm.svm import libsvm
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step

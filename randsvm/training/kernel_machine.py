@@ -30,7 +30,7 @@ from randsvm.models.decisions import class_pairs, pair_positions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, completed_results
-from randsvm.parameters.option import require
+from randsvm.parameters.option import AUTO, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import (
@@ -40,7 +40,6 @@ from randsvm.parameters.svm import (
     class_weights,
     side_weights,
 )
-from randsvm.parameters.values import AUTO
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from base import values
+from base import option
 from click.testing import CliRunner
-from command_parts import commands
+from command_parts import options
 from commands import run_predict, run_train
 
 from randsvm import errors
@@ -89,9 +89,9 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(program, name):
         flag = named[1]
         words = " ".join(entry.split())
         kind = specs[flag].kind if flag in specs else None
-        if kind and not isinstance(kind, values.Flag | values.Weights):
+        if kind and not isinstance(kind, option.Flag | option.Weights):
             assert "[default: " in words
-        if isinstance(kind, values.Number) and flag not in ("--coef0",):
+        if isinstance(kind, option.Number) and flag not in ("--coef0",):
             assert re.search(r"\[(>|from)", words)
 
 
@@ -121,9 +121,9 @@ def test_the_overview_comes_with_h_alone_and_without_any_word(
 
 def test_the_help_has_every_exit_code_of_the_errors():
     codes = {one.exit_code for one in vars(errors).values() if hasattr(one, "exit_code")}
-    assert codes | {0, 128} == set(commands.EXIT_CODES)
+    assert codes | {0, 128} == set(options.EXIT_CODES)
     for text in (shown(training), shown(prediction)):
-        for code in commands.EXIT_CODES:
+        for code in options.EXIT_CODES:
             assert re.search(rf"^  {code} +\w|^  {code} +[+-]", text, re.MULTILINE)
 
 

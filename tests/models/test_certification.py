@@ -56,12 +56,12 @@ def params_of(options):
     """Return the options that `certify` takes."""
     words = options.split()
     given = dict(zip(words[::2], words[1::2], strict=True))
-    weights = [(name[2:], float(value)) for name, value in given.items() if name[:2] == "-w"]
+    weights = {name[2:]: float(value) for name, value in given.items() if name[:2] == "-w"}
     return CertifyParams(
         C=float(given.get("-c", 1)),
         epsilon=float(given.get("-p", 0.1)),
         nu=float(given.get("-n", 0.5)),
-        weights=tuple(weights),
+        weights=weights,
     )
 
 

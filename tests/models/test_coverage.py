@@ -125,7 +125,7 @@ def test_models_without_scores_and_bad_levels_are_refused(tmp_path, predict):
     with pytest.raises(ModelError, match="expected a model that was trained with --conformal"):
         predict(path, learnt.model, "--coverage", 0.9)
     for level in (0, 1, -0.1, math.nan):
-        with pytest.raises(ParameterError, match="coverage must be"):
+        with pytest.raises(ParameterError, match="coverage: must be"):
             PredictParams(coverage=level)
     both = [{"scores": True}, {"probabilities": True}]
     for given in both:

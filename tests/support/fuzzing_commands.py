@@ -18,7 +18,7 @@ import oracle
 from commands import run_train
 
 from randsvm.cli import train as training
-from randsvm.cli.log import Log, read_trials
+from randsvm.cli.report import Log, read_trials
 from randsvm.errors import OutputError, RandsvmError
 from randsvm.models.model_text import load
 from randsvm.parameters.run import Search
