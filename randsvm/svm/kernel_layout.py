@@ -27,6 +27,10 @@ from randsvm.kernels.layouts import (
 )
 from randsvm.parameters.svm import Problem
 
+# The kernel values of up to this many rows are one matrix, under any --memory: 16 bytes a pair of
+# rows (268 MB) as LIBSVM reads them. LIBSVM solves these rows from precomputed values, and a
+# precomputed kernel is checked to be positive semidefinite (1 to 2 s).
+MAX_MATRIX_ROWS = 4096
 # RBF values below exp(-CUT) are left out of float32 sums: rounding changes the sums by more.
 CUT = 20.0
 
@@ -147,10 +151,6 @@ def kernel_values(D: Dataset, points: Points) -> np.ndarray:
     return K
 
 
-# Cholesky's decomposition of this many rows takes 1 to 2 s and 16 bytes a pair of rows (268 MB): as
-# much as the largest subproblem that is allowed under any --memory, so --memory never decides what
-# is certified.
-MAX_PSD_CHECK_ROWS = 4096
 # Rounding of kernel values, as a share of the largest, moves the eigenvalues of n rows by that
 # share times sqrt(n). Measured in units of 2^-24 sqrt(n): 0.1 for float64 values kept as float32,
 # up to 3 for values computed in float32 (rbf, n = 3,500), 2 to 12 for values with six digits.
@@ -158,7 +158,7 @@ PSD_ROUNDING = 2.0**-21
 
 INDEFINITE = "the precomputed kernel is not positive semidefinite, even allowing for rounding"
 NOT_CHECKED = (
-    f"a precomputed kernel of more than {MAX_PSD_CHECK_ROWS:,} rows is not checked to be positive "
+    f"a precomputed kernel of more than {MAX_MATRIX_ROWS:,} rows is not checked to be positive "
     "semidefinite"
 )
 
@@ -172,7 +172,7 @@ def why_not_psd(D: Dataset) -> str | None:
     # Imported here: it takes 30 ms, an eighth of a small training, and no other kernel needs it.
     from scipy.linalg import lapack
 
-    if D.n > MAX_PSD_CHECK_ROWS:
+    if D.n > MAX_MATRIX_ROWS:
         return NOT_CHECKED
     K = kernel_values(D, kernel_centres(D, np.arange(D.n)))
     largest = max(float(K.diagonal().max()), float(np.finfo(np.float32).tiny))

@@ -18,14 +18,12 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.option import MEGABYTE, format_size, require
 from randsvm.parameters.svm import Problem
 from randsvm.svm import libsvm
+from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import KernelValues, Solution, product, solve, solve_from_zero
 from randsvm.svm.tasks import task_of
 
-# Up to this many rows LIBSVM gets precomputed kernel values (16 bytes a value in all). For more
-# rows, see `uses_precomputed_values`.
-MAX_GRAM_ROWS = 4096
 # The tolerance of a solve is this share of the largest KKT violation of its rows; a smaller
 # tolerance gains nothing that the next round keeps. So tolerances decrease with the violations of
 # a run. Measured: covtype, twonorm and checkerboard change as many coefficients with 0.03 as with
@@ -71,7 +69,7 @@ def svmlearn(
 
     b: the offset of the solution so far; None: there is no solution yet.
     frozen: whether there are frozen support vectors, outside of the points. If not, LIBSVM solves
-        more than MAX_GRAM_ROWS rows from 0 with its own kernel, if it has that kernel.
+        more than MAX_MATRIX_ROWS rows from 0 with its own kernel, if it has that kernel.
     is_whole: whether these are all rows of D, so that no solve is expected to follow.
     gap: the gap that ends the training, if this is its only problem; None: it is one of several, or
         no gap ends it.
@@ -187,7 +185,7 @@ def _rounding(diagonal: np.ndarray, beta: np.ndarray) -> float:
 def uses_precomputed_values(rows: int, problem: Problem, frozen: bool) -> bool:
     """Return whether LIBSVM gets precomputed kernel values; frozen: see svmlearn."""
     return (
-        rows <= MAX_GRAM_ROWS
+        rows <= MAX_MATRIX_ROWS
         or frozen
         or problem.absolute_sum > 0
         or problem.kernel == "precomputed"
@@ -201,8 +199,8 @@ def memory_of(
     """Return the number of bytes that a subproblem needs at most.
 
     rows: its number of rows; nonzeros: mean number in a row; frozen: see svmlearn. Raises
-    ParameterError if kernel values of more than MAX_GRAM_ROWS rows need more than `allowed` bytes;
-    up to MAX_GRAM_ROWS rows are always allowed.
+    ParameterError if kernel values of more than MAX_MATRIX_ROWS rows need more than `allowed`
+    bytes; fewer rows are always allowed.
     """
     if uses_precomputed_values(rows, problem, frozen):
         # Values in K, in the layout, and in LIBSVM's cache. Where boxes differ, most rows may have
@@ -210,7 +208,7 @@ def memory_of(
         moves = 2 * rows if problem.task == "nu-svr" or problem.weighted else rows
         values = 4 * rows**2 + 12 * moves**2
         require(
-            rows <= MAX_GRAM_ROWS or values <= allowed,
+            rows <= MAX_MATRIX_ROWS or values <= allowed,
             f"kernel values of a working set of {rows} rows take {format_size(values)}, "
             f"--memory is {format_size(allowed)}: more memory, or fewer rows",
         )

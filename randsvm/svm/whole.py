@@ -24,15 +24,13 @@ from randsvm.kernels.expansion import Expansion, centred_if_far, exact_layout, g
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import RowSizes, choose_layout
 from randsvm.parameters.svm import Problem
-from randsvm.svm.kernel_layout import kernel_centres, kernel_values
+from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS, kernel_centres, kernel_values
 from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr
 from randsvm.svm.running_values import Added, Answer, Coefficients
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import KernelValues, submatrix
 
-# The most rows of a matrix: its values take 67 MB in float32, and twice that as LIBSVM reads them.
-MAX_MATRIX_ROWS = 4096
 # The largest rounding error of u, in tolerances, that is allowed if all coefficients are at their
 # bounds. RBF kernels need no such limit: their rounding was measured to be harmless.
 MAX_ROUNDING = 10.0

@@ -30,11 +30,12 @@ from randsvm.events import Iteration, Notice, emit, listening
 from randsvm.parameters.option import command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, RoundsParams
 from randsvm.parameters.svm import Problem
+from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS
 from randsvm.svm.libsvm import remedy
 from randsvm.svm.scan import Scan, ScanResult, least_norm
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.svm.subproblem import memory_of
-from randsvm.svm.whole import MAX_MATRIX_ROWS, WholeScan
+from randsvm.svm.whole import WholeScan
 from randsvm.svm.working_set import file_order, largest_violation
 from randsvm.training.job import RESERVED_SECONDS, Clock, Job, Stopped, StopReason, TimeLimitError
 from randsvm.training.subtasks import Subtask, Subtasks

@@ -39,11 +39,11 @@ from randsvm.parameters.kernel import KERNELS
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of, side_weights
-from randsvm.svm.kernel_layout import kernel_centres
+from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS, kernel_centres
 from randsvm.svm.running_values import Coefficients
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine, Step
-from randsvm.svm.whole import MAX_MATRIX_ROWS, KernelMatrix
+from randsvm.svm.whole import KernelMatrix
 from randsvm.svm.working_set import WorkingSet
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ CONSTANTS = {
     ],
     "drawn_share": ["svm.scan.MOST_DRAWN"],
     "few_loose": ["svm.scan.FEW_LOOSE"],
-    "gram_rows": ["svm.subproblem.MAX_GRAM_ROWS"],
+    "gram_rows": ["svm.subproblem.MAX_MATRIX_ROWS"],
     "inner_set_rows": ["algorithms.randsvm.FROM_ROWS"],
     "inner_set_share": ["algorithms.randsvm.MAX_PART"],
     "interrupted_seconds": ["training.rounds.INTERRUPTED_SECONDS"],
