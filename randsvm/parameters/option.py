@@ -131,49 +131,28 @@ class Choice(Kind):
         return "" if value in self.words else f"must be one of {', '.join(self.words)}"
 
 
-# Signs of bounds, in the order of their words.
+# Signs of bounds.
 COMPARISONS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 
 
 class Number(Kind):
     """A number within bounds, or one of `words`.
 
-    least, most, above, below : least <= value <= most and above < value < below; None: no bound;
-    below = inf: the value must be finite
-    unit : unit of the bounds, for messages
+    bounds : conditions as "> 0 and <= 1" or ">= 2 rows"; "finite" refuses infinities
     """
 
     metavar = "FLOAT"
     expected = "a number"
 
-    def __init__(
-        self,
-        *words: str,
-        least: float | None = None,
-        most: float | None = None,
-        above: float | None = None,
-        below: float | None = None,
-        unit: str = "",
-    ) -> None:
-        self.words = words
-        limits = zip(COMPARISONS, (least, above, most, below), strict=True)
-        self.limits = {sign: x for sign, x in limits if x is not None}
+    def __init__(self, bounds: str = "", *words: str) -> None:
+        self.bounds, self.words = bounds, words
+        self.limits = [
+            (COMPARISONS[sign], _power(limit) if "^" in limit else self.number(limit))
+            for sign, limit in re.findall(r"([<>]=?) (\S+)", bounds)
+        ]
         self.metavar = "|".join([self.metavar, *words])
-        example = " as 0.01" if below == 1 else ""
+        example = " as 0.01" if bounds.endswith("< 1") else ""
         self.expected = " or ".join([self.expected + example, *words])
-        self.bounds = self._bounds(unit)
-
-    def _bounds(self, unit: str) -> str:
-        """Return the bounds in words, as "> 0 and finite" or "from 2 to 1000"; "" without any."""
-        if {">=", "<="} <= self.limits.keys():
-            return f"from {self.limits['>=']} to {self.limits['<=']}"
-        finite = {sign: x for sign, x in self.limits.items() if math.isfinite(x)}
-        words = [f"{sign} {self.format_bound(x)}" for sign, x in finite.items()]
-        words += ["finite"] if math.inf in self.limits.values() else []
-        return " and ".join(words) + (f" {unit}" if unit else "")
-
-    def format_bound(self, x: float) -> str:
-        return f"2^{math.log2(x):.0f}" if x >= 2**31 else format_number(x)
 
     def read(self, given: Any) -> Any:
         word = given.lower() if isinstance(given, str) else given
@@ -187,8 +166,9 @@ class Number(Kind):
         if isinstance(value, str):
             return "" if value in self.words else f"must be {self.expected}"
         # nan fails every comparison.
-        within = all(COMPARISONS[sign](value, x) for sign, x in self.limits.items())
-        return "" if within else f"must be {self.bounds}"
+        within = all(compare(value, limit) for compare, limit in self.limits)
+        is_finite = "finite" not in self.bounds or math.isfinite(value)
+        return "" if within and is_finite else f"must be {self.bounds}"
 
 
 class Whole(Number):
@@ -215,9 +195,6 @@ class Size(Whole):
         if not found:
             return super().number(given)
         return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
-
-    def format_bound(self, x: float) -> str:
-        return format_size(x)
 
 
 class Duration(Number):
@@ -248,29 +225,27 @@ class RowsOrTime(Duration):
         return str(value) if isinstance(value, int) else super().format(value)
 
 
-class Folds(Whole):
-    """A number of folds, or folds and repetitions as "5x3", each within bounds.
-
-    most_repeats : the most repetitions
-    """
+class Folds(Kind):
+    """A number of folds and of repetitions, 5 or "5x3"; stored as a pair."""
 
     metavar = "N[xREPEATS]"
     expected = "folds as 5 or 5x3"
+    bounds = "from 2 to 1000, with up to 100 repetitions as 5x3"
 
-    def __init__(self, *, most_repeats: int, **bounds: Any) -> None:
-        super().__init__(**bounds)
-        self.most_repeats = most_repeats
-
-    def number(self, given: Any) -> Any:
-        is_repeated = isinstance(given, str) and re.fullmatch(r"\d{1,9}x\d{1,9}", given)
-        return given if is_repeated else super().number(given)
+    def read(self, given: Any) -> tuple[int, int]:
+        if isinstance(given, tuple):
+            return given
+        folds, x, repeats = str(given).partition("x")
+        return int(folds), int(repeats if x else 1)
 
     def problem(self, value: Any) -> str:
-        folds, _, repeats = str(value).partition("x")
-        problem = super().problem(int(folds))
-        if repeats and (problem or not 1 <= int(repeats) <= self.most_repeats):
-            return f"must be {self.bounds}, and with repetitions as 5x3 (up to {self.most_repeats})"
-        return problem
+        folds, repeats = value
+        within = 2 <= folds <= 1000 and 1 <= repeats <= 100
+        return "" if within else f"must be {self.bounds}"
+
+    def format(self, value: Any) -> str:
+        folds, repeats = value
+        return str(folds) if repeats == 1 else f"{folds}x{repeats}"
 
 
 class Numbers(Number):
@@ -284,8 +259,8 @@ class Numbers(Number):
     expected = "a number, several as 1,2,8, a range as 2^-5:2^15:2^2 (its step multiplies)"
     MOST = 1000
 
-    def __init__(self, *words: str, auto: tuple[float, ...] = (), **bounds: Any) -> None:
-        super().__init__(*words, *[AUTO] * bool(auto), **bounds)
+    def __init__(self, bounds: str = "", *words: str, auto: tuple[float, ...] = ()) -> None:
+        super().__init__(bounds, *words, *[AUTO] * bool(auto))
         self.metavar = type(self).metavar
         self.auto = auto
 
@@ -328,7 +303,7 @@ class Weights(Kind):
 
     metavar = "LABEL WEIGHT"
     expected = f"a dictionary of labels and numbers, or '{BALANCED}'"
-    number = Number(above=0, below=math.inf)
+    number = Number("> 0 and finite")
     bounds = number.bounds
 
     def read(self, given: Any) -> Any:

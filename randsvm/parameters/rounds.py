@@ -37,7 +37,7 @@ class RandsvmParams(Options):
 
     support_bound: int | None = option(
         None,
-        Whole(least=1),
+        Whole(">= 1"),
         "-k",
         "--support-bound",
         help="The rule of the paper: stop at k support vectors.  [default: none; with --gap none "
@@ -46,7 +46,7 @@ class RandsvmParams(Options):
     )
     sample_size: int | None = option(
         None,
-        Whole(least=2),
+        Whole(">= 2"),
         "--sample-size",
         help="Rows r of a subproblem, more than k.  [default: as --working-set of osuna; "
         f"{SAMPLE_FACTOR:g} k by the rule of the paper]",
@@ -54,7 +54,7 @@ class RandsvmParams(Options):
     )
     distortion: float | None = option(
         None,
-        Number(above=0, below=1),
+        Number("> 0 and < 1"),
         "--distortion",
         help="Distortion of the random projection in the formula of k.  "
         f"[default: {DEFAULT_DISTORTION:g}]",
@@ -62,7 +62,7 @@ class RandsvmParams(Options):
     )
     delta: float | None = option(
         None,
-        Number(above=0, below=1),
+        Number("> 0 and < 1"),
         "--delta",
         help=f"Failure probability in k's formula.  [default: {DEFAULT_DELTA:g}]",
         group=STOP,
@@ -130,7 +130,7 @@ class OsunaParams(Options):
 
     working_set: int | None = option(
         None,
-        Whole(least=2, unit="rows"),
+        Whole(">= 2 rows"),
         "--working-set",
         help=f"Rows B of a subproblem.  [default: {MIN_ROWS}, up to {MAX_ROWS} for more than "
         f"{FEW_TRAINING_ROWS:,} rows; all rows up to {MAX_WHOLE_VARIABLES:,}, or "
@@ -139,7 +139,7 @@ class OsunaParams(Options):
     )
     swap: int | None = option(
         None,
-        Whole(least=1, unit="rows"),
+        Whole(">= 1 rows"),
         "--swap",
         help="Violators that enter the working set in each round.  [default: half of B]",
         group=STOP,
@@ -174,7 +174,7 @@ class RoundsParams(Options):
 
     gap: float | str | None = option(
         None,
-        Number(NO_GAP, above=0, below=1),
+        Number("> 0 and < 1", NO_GAP),
         "--gap",
         help="Relative duality gap (P - D) / max(|P|, |D|) at which the training ends; none: the "
         f"rules of the papers.  [default: {DEFAULT_GAP:g}; none with -k, --distortion, --delta, "
@@ -184,14 +184,14 @@ class RoundsParams(Options):
     )
     max_iterations: int | None = option(
         None,
-        Whole(least=1),
+        Whole(">= 1"),
         "--max-iterations",
         help="Maximum number of rounds.",
         group=STOP,
     )
     reduce: int | str | None = option(
         None,
-        Whole(AUTO, least=1),
+        Whole(">= 1", AUTO),
         "--reduce",
         help="Express the decision function by at most N of its support vectors, of several "
         "classes in each problem, with new coefficients; auto: by the fewest within --gap. The gap "

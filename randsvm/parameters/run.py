@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +55,7 @@ class Limits(Options):
 
     time_limit: float | None = option(
         None,
-        Duration(above=0, unit="seconds"),
+        Duration("> 0 seconds"),
         "--time-limit",
         help="End after 90s, 10m or 2h with the best model so far; a number alone is in seconds.",
         group=STOP,
@@ -64,7 +63,7 @@ class Limits(Options):
     )
     require_gap: float | None = option(
         None,
-        Number(above=0, below=1),
+        Number("> 0 and < 1"),
         "--require-gap",
         help="Keep the old model and end with exit code 75 if the certified gap is above this one.",
         group=STOP,
@@ -86,7 +85,7 @@ class DataParams(Options):
 
     seed: int = option(
         0,
-        Whole(least=0, below=2**64),
+        Whole(">= 0 and < 2^64"),
         "--seed",
         help="Seed of all random draws.",
         group=STOP,
@@ -199,12 +198,11 @@ class Search(Options):
     """
 
     DEFAULT_FOLDS = 5
-    MAX_FOLDS, MAX_REPEATS = 1000, 100
     DEFAULT_GAP = 0.01
 
-    folds: int | str | None = option(
+    folds: tuple[int, int] | None = option(
         None,
-        Folds(least=2, most=MAX_FOLDS, most_repeats=MAX_REPEATS),
+        Folds(),
         "-v",
         "--folds",
         help="Folds of a cross-validation before the training; 5x3: three times with other folds.  "
@@ -214,7 +212,7 @@ class Search(Options):
     )
     subset: int | None = option(
         None,
-        Whole(least=2, unit="rows"),
+        Whole(">= 2 rows"),
         "--subset",
         help="Rows of the cross-validation, drawn at random.",
         group=SEARCH,
@@ -223,7 +221,7 @@ class Search(Options):
     earlier: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     search_gap: float | None = option(
         None,
-        Number(above=0, below=1),
+        Number("> 0 and < 1"),
         "--search-gap",
         help="Relative gap of the fits that are only scored; --gap if that is larger. The final "
         f"model has --gap.  [default: {DEFAULT_GAP}; up to 4,096 rows of svc and svr LIBSVM's "
@@ -268,21 +266,19 @@ class Search(Options):
     @property
     def fold_count(self) -> int:
         """The number of folds of one repetition."""
-        if isinstance(self.folds, str):
-            return int(self.folds.partition("x")[0])
-        return self.folds or self.DEFAULT_FOLDS
+        return self.DEFAULT_FOLDS if self.folds is None else self.folds[0]
 
     @property
     def repeats(self) -> int:
         """The number of repetitions with other folds."""
-        return int(self.folds.partition("x")[2]) if isinstance(self.folds, str) else 1
+        return 1 if self.folds is None else self.folds[1]
 
     @property
     def is_wanted(self) -> bool:
         return self.folds is not None or bool(self.grid)
 
     def resolved(self) -> Search:
-        return replace(self, folds=self.folds or self.DEFAULT_FOLDS) if self.is_wanted else self
+        return replace(self, folds=(self.fold_count, self.repeats)) if self.is_wanted else self
 
     def candidates(self, params: Parameters) -> list[Parameters]:
         """Return the parameters with every combination of values in the grid."""
@@ -335,7 +331,7 @@ class Resources(Options):
 
     jobs: int | None = option(
         None,
-        Whole(least=1),
+        Whole(">= 1"),
         "--jobs",
         help="Worker threads; results do not depend on them.  [default: all cores]",
         group=RESOURCES,
@@ -343,7 +339,7 @@ class Resources(Options):
     )
     memory: int = option(
         2048 * MEGABYTE,
-        Size(least=16 * MEGABYTE),
+        Size(">= 16M"),
         "--memory",
         help="Bound on memory for data, support vectors and LIBSVM, as 512M or 4G.  [default: 2G]",
         group=RESOURCES,
@@ -351,7 +347,7 @@ class Resources(Options):
     )
     libsvm_cache: float | None = option(
         None,
-        Number(above=0, below=math.inf),
+        Number("> 0 and finite"),
         "-m",
         "--libsvm-cache",
         help="LIBSVM's kernel cache in MB.  [default: a quarter of --memory]",
@@ -468,7 +464,7 @@ class PredictParams(Options):
     )
     coverage: float | None = option(
         None,
-        Number(above=0, below=1),
+        Number("> 0 and < 1"),
         "--coverage",
         help="Write for each row a set of labels that contains the true one with this probability, "
         "or for a regression the prediction and an interval. The model must have been trained with "
@@ -532,7 +528,7 @@ class CertifyParams(Options):
 
     C: float = option(
         1.0,
-        Number(above=0, below=math.inf),
+        Number("> 0 and finite"),
         "-c",
         "--cost",
         help="C of the training.",
@@ -540,7 +536,7 @@ class CertifyParams(Options):
     )
     epsilon: float = option(
         0.1,
-        Number(least=0, below=math.inf),
+        Number(">= 0 and finite"),
         "-p",
         "--epsilon",
         help="Half width of the tube of an epsilon-regression.",
@@ -548,7 +544,7 @@ class CertifyParams(Options):
     )
     nu: float = option(
         0.5,
-        Number(most=1, above=0),
+        Number("> 0 and <= 1"),
         "-n",
         "--nu",
         help="nu of one-class, nu-svc and nu-svr.",
@@ -559,7 +555,7 @@ class CertifyParams(Options):
     )
     require_gap: float | None = option(
         None,
-        Number(above=0, below=1),
+        Number("> 0 and < 1"),
         "--require-gap",
         help="End with exit code 75 if the gap is above this one.",
         group=STOP,

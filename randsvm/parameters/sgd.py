@@ -106,7 +106,7 @@ class SgdParams(MachineParams):
     )
     lambda_: float | None = option(
         None,
-        Numbers(above=0, below=math.inf),
+        Numbers("> 0 and finite"),
         "--lambda",
         help="lambda = 1/(C n), instead of -c; several values are searched, too.  [default: -c 1]",
         brief="lambda = 1/(C n), instead of -c.",
@@ -127,7 +127,7 @@ class SgdParams(MachineParams):
     )
     epochs: int | None = option(
         None,
-        Whole(least=0),
+        Whole(">= 0"),
         "--epochs",
         help="Passes over the data; 0 with --gap: Newton steps only.  "
         f"[default: {MIN_EPOCHS}, up to {MAX_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
@@ -144,14 +144,14 @@ class SgdParams(MachineParams):
     )
     early_stopping: float | None = option(
         None,
-        Number(above=0, below=1),
+        Number("> 0 and < 1"),
         "--early-stopping",
         help="Hold out this share of the rows; end when their loss stops falling.",
         group=STOP,
     )
     gap: float | None = option(
         None,
-        Number(above=0, below=1),
+        Number("> 0 and < 1"),
         "--gap",
         help="After the epochs, lower the objective by Newton steps over all rows to this relative "
         "duality gap (P - D) / max(|P|, |D|).",
@@ -159,7 +159,7 @@ class SgdParams(MachineParams):
     )
     max_iterations: int | None = option(
         None,
-        Whole(least=1),
+        Whole(">= 1"),
         "--max-iterations",
         help="Maximum number of Newton steps.",
         group=STOP,
@@ -174,14 +174,14 @@ class SgdParams(MachineParams):
     )
     update_rate: float | None = option(
         None,
-        Number(above=0, below=math.inf),
+        Number("> 0 and finite"),
         "--update-rate",
         help="Fixed step size for --update.  [default: falling]",
         group=STOP,
     )
     checkpoint: int | float | None = option(
         None,
-        RowsOrTime(above=0),
+        RowsOrTime("> 0"),
         "--checkpoint",
         help="With --update: write the model after this number of rows, as 100000, or this time, "
         "as 60s or 10m.",

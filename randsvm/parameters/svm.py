@@ -194,11 +194,11 @@ class MachineParams(Options):
         brief="linear, poly, rbf, sigmoid or precomputed (0 to 4).",
     )
     degree: int = option(
-        3, Whole(least=0, most=1000), "-d", "--degree", help="Degree of the poly kernel."
+        3, Whole(">= 0 and <= 1000"), "-d", "--degree", help="Degree of the poly kernel."
     )
     gamma: float | str | None = option(
         None,
-        Numbers(SCALE, least=0, below=math.inf, auto=GAMMAS),
+        Numbers(">= 0 and finite", SCALE, auto=GAMMAS),
         "-g",
         "--gamma",
         help="gamma of poly, rbf and sigmoid; scale: 1/(d variance of all values); auto: as -c "
@@ -207,14 +207,14 @@ class MachineParams(Options):
     )
     coef0: float = option(
         0.0,
-        Number(above=-math.inf, below=math.inf),
+        Number("finite"),
         "-r",
         "--coef0",
         help="coef0 of poly and sigmoid.",
     )
     C: float | None = option(
         None,
-        Numbers(above=0, below=math.inf, auto=COSTS),
+        Numbers("> 0 and finite", auto=COSTS),
         "-c",
         "--cost",
         help="C, the cost of a violation; C = 1/(lambda n) for n rows. Several values, as 1,2,8 or "
@@ -225,7 +225,7 @@ class MachineParams(Options):
     )
     epsilon: float = option(
         0.1,
-        Numbers(least=0, below=math.inf),
+        Numbers(">= 0 and finite"),
         "-p",
         "--epsilon",
         help="Half width of the tube of -s svr without loss.",
@@ -233,7 +233,7 @@ class MachineParams(Options):
     )
     nu: float | None = option(
         None,
-        Numbers(most=1, above=0),
+        Numbers("> 0 and <= 1"),
         "-n",
         "--nu",
         help="Share of the rows that -s one-class may leave outside.  [default: the share that "
@@ -242,7 +242,7 @@ class MachineParams(Options):
     )
     components: int | None = option(
         None,
-        Whole(least=1),
+        Whole(">= 1"),
         "--components",
         help="Random features that replace the rbf or poly kernel of a linear machine.",
     )
@@ -327,7 +327,7 @@ class KernelParams(MachineParams):
     )
     tolerance: float = option(
         1e-3,
-        Number(above=0, below=1),
+        Number("> 0 and < 1"),
         "-e",
         "--tolerance",
         help="Tolerance of the KKT conditions.",

@@ -586,7 +586,7 @@ def fit_by_cross_validation(
         emit(Notice(f"one row is too few for {calibration.options}"))
         return {}
     with replicated(D, D) as whole:
-        validation = CrossValidation.of(whole, replace(job, search=Search(folds)))
+        validation = CrossValidation.of(whole, replace(job, search=Search((folds, 1))))
         threads = concurrent_fits(whole, job)
         seconds = TRAINING_TIME * (until - time.perf_counter()) / math.ceil(folds / threads)
         timed = partial(fit, seconds=seconds)

@@ -40,7 +40,11 @@ LINES = [
     ("randsvm --seed -1 two m", 2, "'--seed': must be >= 0 and < 2^64, got -1"),
     ("randsvm --time-limit 0m two m", 2, "'--time-limit': must be > 0 seconds, got 0m"),
     ("randsvm --gap 1 two m", 2, "'--gap': must be > 0 and < 1, got 1"),
-    ("randsvm -v 1 two m", 2, "'-v' / '--folds': must be from 2 to 1000, got 1"),
+    (
+        "randsvm -v 1 two m",
+        2,
+        "'-v' / '--folds': must be from 2 to 1000, with up to 100 repetitions as 5x3, got 1",
+    ),
     ("randsvm -w1 0 two m", 2, "'-w' / '--weight': must be > 0 and finite, got 0"),
     ("randsvm", 2, "Missing argument 'TRAIN_FILE'"),
     ("randsvm -", 2, "training from standard input needs a MODEL_FILE"),

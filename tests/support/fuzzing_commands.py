@@ -64,7 +64,7 @@ class Logs:
 
     def check(self, content: bytes, chance: random.Random) -> str:
         self.path.write_bytes(content)
-        job = Job(search=Search(folds=2, earlier=partial(read_trials, str(self.path))))
+        job = Job(search=Search(folds=(2, 1), earlier=partial(read_trials, str(self.path))))
         words = lambda params, job: self.words[params.C]  # noqa: E731
         fits: Any = nullcontext
         candidate_scores: Any = CandidateScores(self.D, KernelParams(), fits, job, words, math.inf)

@@ -110,7 +110,7 @@ def score_of(
     """Return the score of decision values f by a metric of --select-by, with the loss of rows."""
     params = KernelParams("svr" if name.endswith("error") else "svc")
     labels = [str(label) for label in range(classes)]
-    criterion = cross_validation.criterion_of(Search(5, select_by=name), params, labels)
+    criterion = cross_validation.criterion_of(Search((5, 1), select_by=name), params, labels)
     kept = criterion.keep(f[:, None] if f.ndim == 1 else f, y)
     return criterion.of_fold(y, kept, np.ones(len(y)) if w is None else w)
 
@@ -133,7 +133,7 @@ def search(
     folds: int = 3,
 ) -> tuple[Any, Any]:
     """Search a grid with fits by a function; return the results and the best parameters."""
-    own = Search(folds, None, tuple(grid.items())).resolved()
+    own = Search((folds, 1), None, tuple(grid.items())).resolved()
     job = Job(resources=Resources(jobs=1), search=own)
     params = KernelParams(task, gamma=0.5)
 
