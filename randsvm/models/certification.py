@@ -1,32 +1,30 @@
 """Judge a kernel model of any program by its training file: P, D and the gap, in float64.
 
-Reads the text of the rows and of the model. Shares the reader, kernel functions and decision values
-of models with the rest of the package, and nothing with the training.
+Reads the text of the rows and of the model. Shares the reader, kernel functions, decision values
+of models, problems and bounds of rounding with the rest of the package.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import copysign, fsum, inf, isnan, nan
+from math import copysign, fsum, inf, isfinite, isnan, nan
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import FLOAT64_UNIT, CsrMatrix, Matrix, absolute, slices, squared_norms, to_csr
+from randsvm.arrays import CsrMatrix, Matrix, slices, squared_norms, to_csr
 from randsvm.data.svmlight import ParsedRows, row_numbers
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import RowSizes
 from randsvm.kernels.rounding import (
-    SPARE,
     WRITTEN,
     addition_error,
     largest_offset,
@@ -42,25 +40,17 @@ from randsvm.parallel import ThreadPool
 from randsvm.parameters.kernel import is_semidefinite
 from randsvm.parameters.option import changed_flags, command_line, option_fields
 from randsvm.parameters.run import CertifyParams, Resources
-from randsvm.parameters.svm import side_weights
+from randsvm.parameters.svm import KernelParams, side_weights
 from randsvm.svm.solution import Certificate, one_class_floor
-from randsvm.svm.tasks import Task
+from randsvm.svm.tasks import Task, change_of_dual, task_of
 
-# Support vectors are found among the rows by this number of random projections.
+# Two rows are equal if so many random projections of them are.
 PROJECTIONS = 4
-# Programs write values with 8 digits (LIBSVM), or round them to float32.
+# A feature may differ by this share between a row and its support vector: some programs write 8
+# digits.
 VALUE_ROUNDING = 2e-7
-# Coefficients that rounding moves by this share of their sum still count as feasible.
+# Coefficients are feasible if they are this share of their sum away from feasible ones.
 COEFFICIENT_ROUNDING = 1e-6
-# The options of the problem that neither the model nor the rows have, by task and whether it is a
-# nu task.
-PROBLEM_OPTIONS = {
-    ("svc", False): ("C", "weights", "row_weights"),
-    ("svc", True): ("nu", "row_weights"),
-    ("svr", False): ("C", "epsilon", "row_weights"),
-    ("svr", True): ("C", "nu", "row_weights"),
-    ("one-class", False): ("nu", "row_weights"),
-}
 
 
 def certify(
@@ -122,16 +112,21 @@ def certify(
         raise ModelError(f"{model}: expected a model in LIBSVM's format, found one of LIBLINEAR")
     if loaded.prediction_type == "svc" and len(loaded.labels) < 2:
         raise ModelError(f"{model}: expected a model of two or more classes")
-    with listening(watch):
-        names = (*PROBLEM_OPTIONS[loaded.prediction_type, loaded.nu], "require_gap")
-        used: dict[str, Any] = {
-            f.name: f.default for f, _ in option_fields(params) if f.name in names
-        }
-        for flag in changed_flags(replace(params, **used)):
-            emit(Notice(f"{flag} has no effect with this model"))
+    with listening(watch), ThreadPool(resources.threads) as pool:
         judge = Judge(loaded, params)
-        found = _read(judge, model, paths, resources.threads)
-        outcome = judge.outcome(model, found, resources.threads, began)
+        used: dict[str, Any] = {
+            f.name: f.default for f, _ in option_fields(params) if f.name in judge.options
+        }
+        for flag in changed_flags(replace(params, require_gap=None, **used)):
+            emit(Notice(f"{flag} has no effect with this model"))
+        rows = RowFiles(loaded, model, paths, row_weights=params.row_weights, training=True)
+        parts: list[RowSums] = []
+        for block in rows.blocks(emit, resources.threads):
+            work = partial(judge.sums, block)
+            parts += pool.map_in_order(work, slices(len(block), loaded.rows_at_once))
+        if not parts:
+            raise ContentError(f"{paths[0]}: expected rows, found none")
+        outcome = judge.outcome(model, total_of(parts), pool, began)
         emit(outcome)
         required = params.require_gap
         # nan is above every gap.
@@ -143,101 +138,83 @@ def certify(
         return outcome
 
 
-# --- support vectors among the rows --------------------------------------------------------
+# --- sums over the rows --------------------------------------------------------------------
 
 
 class SupportVectorRows(NamedTuple):
-    """Rows of the file that may be support vectors.
+    """Rows of the file that equal support vectors.
 
     The search is not that of data/matching.py, so that no fault of the training hides itself.
 
-    groups : (k,) int64, number of the group of equal support vectors that the row may equal
+    groups : (k,) int64, number of the group of equal support vectors that the row equals
     y : (k,) float64, class index or target of each row; in one machine 1 or -1 for the class
     weights : (k,) float64, weight of each row
     distances : (k,) float64, distance of the projections
-    X : (k, d) CSR, kernel values of the rows; only of a precomputed kernel
+    X : (k, d) CSR, the rows over the features of the model
     """
 
     groups: np.ndarray
     y: np.ndarray
     weights: np.ndarray
     distances: np.ndarray
-    X: CsrMatrix | None = None
+    X: CsrMatrix
 
-    def sums(self, values: np.ndarray, count: int) -> np.ndarray:
-        """Return the sum over the rows of each group. values : (k,); count : number of groups."""
-        return np.bincount(self.groups, values, count)
-
-
-def nearest(parts: Sequence[SupportVectorRows], count: int) -> SupportVectorRows:
-    """Return the rows whose distance is at most twice the smallest distance in their group.
-
-    count : number of groups
-    """
-    groups, y, weights, distances = map(np.concatenate, zip(*(p[:4] for p in parts), strict=True))
-    least = np.full(count, inf)
-    np.minimum.at(least, groups, distances)
-    near = distances <= 2 * least[groups]
-    matrices = [part.X for part in parts if part.X is not None]
-    X = CsrMatrix.vstack(matrices)[near] if matrices else None
-    return SupportVectorRows(groups[near], y[near], weights[near], distances[near], X)
+    def some(self, rows: np.ndarray) -> SupportVectorRows:
+        """Return some of the rows. rows : (k,) bool."""
+        return SupportVectorRows._make(each[rows] for each in self)
 
 
-class SupportVectorIndex:
+class SupportVectors:
     """Finds the rows of a file that are support vectors of a model.
 
-    Equal rows have equal points: their projections, or the number of a row of kernel values.
+    Equal support vectors have equal points: random projections and the norm of the features that no
+    support vector has, or the number of a row of kernel values.
 
     groups : (m,) int64, number of the group of equal support vectors
-    count : number of groups
+    first : (count,) int64, one support vector of each group
     """
 
     def __init__(self, model: KernelModel) -> None:
         # scipy.spatial takes 50 ms to import, and only this class needs it.
         from scipy.spatial import cKDTree
 
-        self.directions = np.random.default_rng(0).normal(size=(len(model.features), PROJECTIONS))
-        points = model.Z @ self.directions
-        if model.has_row_numbers:
-            # The features of this model are row numbers, and each row of Z has one of them.
-            points = model.features[model.Z.indices][:, None]
-        centres, groups = np.unique(points, axis=0, return_inverse=True)
-        self.groups, self.count = groups.ravel().astype(np.int64), len(centres)
-        # A tree without points finds the number 0 at the distance inf.
-        self.tree = cKDTree(centres)
+        d, m = model.Z.shape[1], len(model.beta)
+        self.directions = np.random.default_rng(0).normal(size=(d, PROJECTIONS)) / max(d, 1) ** 0.5
+        numbers = model.features[model.Z.indices] if model.has_row_numbers else None
+        points, _ = self._points(ModelRows(model.Z, np.zeros(m), model.Z.indices), numbers)
+        points, self.first, groups = np.unique(
+            points, axis=0, return_index=True, return_inverse=True
+        )
+        self.groups, self.tree = groups.reshape(m), cKDTree(points)
+
+    def _points(self, rows: ModelRows, numbers: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        """Return the points of rows, and how far they may be from those of support vectors."""
+        if numbers is not None:
+            return numbers[:, None].astype(np.float64), 0.0
+        others = np.sqrt(rows.extra)
+        room = VALUE_ROUNDING * np.sqrt(squared_norms(rows.X) + rows.extra)
+        return np.column_stack([rows.X @ self.directions, others]), room
 
     def find(
         self, rows: ModelRows, numbers: np.ndarray | None, y: np.ndarray, weights: np.ndarray
     ) -> SupportVectorRows:
-        """Return the rows that equal a support vector. numbers : of rows of kernel values."""
-        if numbers is None:
-            points = rows.X @ self.directions
-            tolerances = VALUE_ROUNDING * (absolute(rows.X) @ np.abs(self.directions)).max(axis=1)
-            # A value of a feature that no support vector has makes the row another one.
-            tolerances[rows.extra != 0] = -1.0
-        else:
-            points, tolerances = numbers[:, None], np.zeros(len(y))
+        """Return the rows that equal support vectors. numbers : (m,), of rows of kernel values."""
+        points, room = self._points(rows, numbers)
         distances, groups = self.tree.query(points, p=inf)
-        found = np.flatnonzero(distances <= tolerances)
-        X = None if numbers is None else to_csr(rows.X)[found]
-        return SupportVectorRows(
-            groups[found].astype(np.int64), y[found], weights[found], distances[found], X
-        )
-
-
-# --- sums over the rows --------------------------------------------------------------------
+        every = SupportVectorRows(groups, y, weights, distances, to_csr(rows.X))
+        return every.some(distances <= room)
 
 
 class RowSums(NamedTuple):
     """Sums over some rows.
 
-    losses : (2, 2, machines), sums of weight times loss of each machine without C, and bounds of
-    their rounding: of the rows of its first class, and of the others
+    losses : (machines, 2, 2), sums of weight times loss of each machine without C, and the most
+    that they may be with rounding: of the rows of its first class, and of the others
     rows : number of rows
     weights : (classes,) float64, sum of the weights of each class; of other tasks the sum of all
     diagonal : sum of K(x, x); 0 for a precomputed kernel
     largest : (2,) float64, the largest K(x, x) and the largest target
-    residuals : (3, m), y - f of nu-SVR, the weights and the bounds of rounding; else (3, 0)
+    residuals : (3, m), y - f of nu-SVR, the bounds of rounding and the weights; else (3, 0)
     matches : rows that are support vectors
     """
 
@@ -250,51 +227,42 @@ class RowSums(NamedTuple):
     matches: SupportVectorRows
 
 
-def _read(judge: Judge, model: str, paths: Sequence[str], jobs: int) -> RowSums:
-    """Return the sums over all rows of the files. model : the model file."""
-    rows = RowFiles(judge.model, model, paths, row_weights=judge.params.row_weights, training=True)
-    parts: list[RowSums] = []
-    with ThreadPool(jobs) as pool:
-        for block in rows.blocks(emit, jobs):
-            work = partial(judge.sums, block)
-            parts += pool.map_in_order(work, slices(len(block), judge.model.rows_at_once))
-    if not parts:
-        raise ContentError(f"{paths[0]}: expected rows, found none")
+def total_of(parts: Sequence[RowSums]) -> RowSums:
+    """Return the sums over the rows of all parts.
+
+    Of the rows that equal one support vector, those much farther away than the nearest are left
+    out.
+    """
     *added, largest, residuals, matches = zip(*parts, strict=True)
-    losses, count, weights, diagonal = (sum(each[1:], each[0]) for each in added)
+    losses, rows, weights, diagonal = (sum(each[1:], each[0]) for each in added)
+    *arrays, X = zip(*matches, strict=True)
+    every = SupportVectorRows._make([*map(np.concatenate, arrays), CsrMatrix.vstack(X)])
+    smallest = np.full(every.groups.max(initial=-1) + 1, np.inf)
+    np.minimum.at(smallest, every.groups, every.distances)
+    found = every.some(every.distances <= 2 * smallest[every.groups])
     residuals = np.concatenate(residuals, axis=1)
-    found = nearest(matches, judge.index.count)
-    return RowSums(losses, count, weights, diagonal, np.max(largest, axis=0), residuals, found)
+    return RowSums(losses, rows, weights, diagonal, np.max(largest, axis=0), residuals, found)
+
+
+def losses_within(
+    task: Task, y: np.ndarray, f: np.ndarray, error: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Return the losses of rows y > 0 and of others, and the most they may be, (2, 2).
+
+    error : (m,), bounds of the error of f.
+    """
+    computed = task.loss(y, f, weights)
+    most = np.maximum(task.loss(y, f - error, weights), task.loss(y, f + error, weights))
+    first = y > 0
+    return np.array([[each @ rows for each in (computed, most)] for rows in (first, ~first)])
 
 
 # --- feasible coefficients -----------------------------------------------------------------
 
 
-def feasible_sums(
-    beta: np.ndarray, lower: np.ndarray, upper: np.ndarray, total: float
-) -> np.ndarray | None:
-    """Return sums of coefficients of groups near beta, within their bounds and with this total.
-
-    None: there are none on these rows. A total of 0 is reached by shrinking the larger side,
-    another total by moving every group by the same share of its room.
-    """
-    beta = np.clip(beta, lower, upper)
-    excess = fsum(beta) - total
-    if not excess:
-        return beta
-    if not total:
-        side = np.where(beta * excess > 0, beta, 0.0)
-        return beta - side * (excess / side.sum())
-    room = beta - lower if excess > 0 else upper - beta
-    capacity = float(room.sum())
-    if abs(excess) > capacity * (1 + 1e-12):
-        return None
-    return beta - room * (excess / capacity)
-
-
-def largest_linear(task: Task, rows: SupportVectorRows, s: np.ndarray) -> tuple[float, float]:
-    """Return the largest sum y beta - epsilon sum |beta| of coefficients with the sums s of groups,
-    and a bound of its rounding.
+def divided(task: Task, rows: SupportVectorRows, s: np.ndarray) -> np.ndarray:
+    """Return the coefficients of rows with the sums s of groups and the largest
+    sum y beta - epsilon sum |beta|, (k,) float64.
 
     Each row has a piece below 0, of slope y + epsilon, and one above 0, of slope y - epsilon. From
     the lower bounds on, the steepest pieces of a group are filled first.
@@ -303,308 +271,262 @@ def largest_linear(task: Task, rows: SupportVectorRows, s: np.ndarray) -> tuple[
     """
     lower, upper = task.box(rows.y, rows.weights)
     slopes = np.concatenate([rows.y + task.epsilon, rows.y - task.epsilon])
-    lengths, groups = np.concatenate([-lower, upper]), np.tile(rows.groups, 2)
-    order = np.lexsort([-slopes, groups])
-    slopes, lengths, groups = slopes[order], lengths[order], groups[order]
-    ends = np.cumsum(lengths)
-    before = ends - lengths
-    first = np.searchsorted(groups, groups, "left")
-    room = s[groups] - rows.sums(lower, len(s))[groups] - (before - before[first])
-    filled = np.clip(room, 0.0, lengths)
-    gains = slopes * np.where(order < len(lower), filled - lengths, filled)
-    # What rounding moves counts with the steepest slope.
-    moved = 8 * FLOAT64_UNIT * float(lengths.sum()) * float(np.abs(slopes).max(initial=0.0))
-    return fsum(gains), addition_error(len(gains) + WRITTEN, float(np.abs(gains).sum())) + moved
-
-
-class Feasible(NamedTuple):
-    """Feasible coefficients of one machine.
-
-    groups : (count,) sums of coefficients of groups; None: there are none on these rows
-    linear, error : sum y beta - epsilon sum |beta|, and a bound of its rounding
-    missing : what rounding may have left out of prescribed sums, or of decimal bounds
-    infeasibility, beyond_bounds, sum_error : see MachineObjectives
-    """
-
-    groups: np.ndarray | None
-    linear: float
-    error: float
-    missing: float
-    infeasibility: float
-    beyond_bounds: float
-    sum_error: float
+    rooms, groups = np.concatenate([-lower, upper]), np.tile(rows.groups, 2)
+    order = np.lexsort((-slopes, groups))
+    before = np.cumsum(rooms[order]) - rooms[order]
+    before -= before[np.searchsorted(groups[order], groups[order])]
+    to_fill = s - np.bincount(rows.groups, lower, len(s))
+    filled = np.clip(to_fill[groups[order]] - before, 0, rooms[order])
+    beta = np.clip(lower + np.bincount(order % len(lower), filled, len(lower)), lower, upper)
+    # The coefficient of a row alone in its group is exact.
+    alone = np.bincount(rows.groups, minlength=len(s))[rows.groups] == 1
+    return np.where(alone, s[rows.groups], beta)
 
 
 def feasible_near(
     task: Task, rows: SupportVectorRows, groups: np.ndarray, beta: np.ndarray, count: int
-) -> Feasible:
-    """Return feasible coefficients near those of a machine.
+) -> tuple[np.ndarray, tuple[float, float, float]]:
+    """Return feasible coefficients of rows near those of a machine, (k,) float64, and how far they
+    are: infeasibility, beyond_bounds and sum_error of MachineObjectives.
+
+    If nothing is feasible, infeasibility is inf.
 
     rows : of the machine; groups : (m,) int64, the group of each support vector; beta : (m,)
     float64; count : number of groups.
     """
-    found, linear, error, missing, changed, beyond = np.zeros(count), 0.0, 0.0, 0.0, 0.0, 0.0
-    parts, half, excess = [], inf, fsum(beta) - task.coefficient_sum
+    found, moved, beyond, half = np.zeros(len(rows.y)), 0.0, 0.0, inf
     # The nu tasks have a sum above 0 and one below 0.
-    for part in task.groups:
+    parts, near = task.groups, []
+    for part in parts:
         own = np.where(beta * part.coefficient_sum > 0, beta, 0.0) if task.absolute_sum else beta
         wanted = np.bincount(groups, own, count)
-        lower, upper = (rows.sums(bound, count) for bound in part.box(rows.y, rows.weights))
-        beyond = max(beyond, float(np.maximum(wanted - upper, lower - wanted).max(initial=0.0)))
-        parts.append((part, wanted, lower, upper))
-        half = min(half, float(np.abs(np.clip(wanted, lower, upper)).sum()))
-    for part, wanted, lower, upper in parts:
+        lower, upper = (np.bincount(rows.groups, b, count) for b in part.box(rows.y, rows.weights))
+        s = np.clip(wanted, lower, upper)
+        beyond = max(beyond, float(np.abs(s - wanted).max(initial=0.0)))
+        half = min(half, fsum(np.abs(s)))
+        near.append((s, wanted, lower, upper))
+    for part, (s, wanted, lower, upper) in zip(parts, near, strict=True):
         total = part.coefficient_sum
         if task.absolute_sum and not task.one_sided:  # sum |beta| may be less
             total = copysign(min(half, abs(total)), total)
-        s = feasible_sums(wanted, lower, upper, total)
-        if s is None:
-            return Feasible(None, 0.0, 0.0, 0.0, inf, beyond, excess)
-        gain, doubt = largest_linear(part, rows, s)
-        found, linear, error = found + s, linear + gain, error + doubt
-        missing += abs(fsum(s) - total) + 2 * WRITTEN * FLOAT64_UNIT * float(np.abs(s).sum())
-        changed += float(np.abs(s - wanted).sum())
-    size = float(np.abs(beta).sum())
-    share = changed / size if size else (changed and inf)
-    return Feasible(found, linear, error, missing, share, beyond, excess)
+        missing = total - fsum(s)
+        # Every group moves by the same share of its room.
+        room = (upper if missing > 0 else lower) - s
+        most = fsum(np.abs(room))
+        s = np.clip(s + min(1.0, abs(missing) / (most or 1.0)) * room, lower, upper)
+        is_feasible = abs(missing) <= most + COEFFICIENT_ROUNDING * abs(total)
+        moved += fsum(np.abs(s - wanted)) if is_feasible else inf
+        found += divided(part, rows, s)
+    size = fsum(np.abs(beta))
+    infeasibility = moved / size if size else (moved and inf)
+    return found, (infeasibility, beyond, fsum(beta) - task.coefficient_sum)
+
+
+def tube_of_least_loss(task: Task, residuals: np.ndarray) -> float:
+    """Return half the width of the tube of nu-SVR with the least P. residuals : see RowSums.
+
+    The derivative of P by it is C times (nu n less the weight of the rows outside).
+    """
+    sizes, weights = np.abs(residuals[0]), residuals[2]
+    order = np.argsort(-sizes, kind="stable")
+    inside = order[np.cumsum(weights[order]) > task.absolute_sum / task.bounds[0]]
+    return float(sizes[inside[0]]) if len(inside) else 0.0
 
 
 # --- P and D -------------------------------------------------------------------------------
 
 
-class Machine(NamedTuple):
-    """One binary problem. first, other: classes of f > 0 and of the rest, None: all others."""
-
-    name: str
-    first: int = 0
-    other: int | None = None
-
-
-def machines_of(model: KernelModel) -> list[Machine]:
-    """Return the binary problem of each decision value of a model."""
+def machines_of(model: KernelModel) -> list[tuple[str, int, int | None]]:
+    """Return the binary problem of each decision value of a model: its name, the class of f > 0 and
+    the other class, None if these are all others."""
     names = model.labels
     if model.prediction_type != "svc":
-        return [Machine("")]
+        return [("", 0, None)]
     if len(names) == 2:
-        return [Machine("", 0, 1)]
+        return [("", 0, 1)]
     if not model.has_pairs:
-        return [Machine(f"{name} against the rest", c) for c, name in enumerate(names)]
+        return [(f"{name} against the rest", c, None) for c, name in enumerate(names)]
     both = zip(*(each.tolist() for each in decisions.class_pairs(len(names))), strict=True)
-    return [Machine(f"{names[i]} against {names[j]}", i, j) for i, j in both]
-
-
-def loss_of(model: KernelModel, params: CertifyParams) -> Task:
-    """Return the task of each machine with bounds of 1 and without prescribed sums."""
-    if model.is_one_class:
-        return Task((1.0, 0.0))
-    if model.is_regression:
-        return Task((1.0, 1.0), params.epsilon)
-    return Task((1.0, 1.0), one_sided=True)
+    return [(f"{names[i]} against {names[j]}", i, j) for i, j in both]
 
 
 class Judge:
     """Computes P and D of a model.
 
-    loss : the task of each machine without C and prescribed sums
-    totals : (columns of f,), sum |beta|
+    training : the task, and what defines it beside the rows, as in a training
+    options : names of the options of `params` that define the problem
+    loss : of all machines, with bounds of 1 and without prescribed sums
     certified : whether D is a lower bound of the optimum: the kernel is positive semidefinite
     """
 
     def __init__(self, model: KernelModel, params: CertifyParams) -> None:
-        self.model, self.params, self.index = model, params, SupportVectorIndex(model)
-        self.machines, self.loss = machines_of(model), loss_of(model, params)
-        self.totals = np.abs(model.coefficients).sum(axis=0)
-        self.certified = is_semidefinite(model.kernel.name, model.kernel.coef0)
-        # The width of the tube of nu-SVR follows from the residuals of all rows.
-        self.finds_tube = model.nu and model.is_regression
+        self.model, self.params, kernel = model, params, model.kernel
+        self.certified = is_semidefinite(kernel.name, kernel.coef0)
+        self.machines, self.support = machines_of(model), SupportVectors(model)
+        self.beta, self.layout = model.coefficients, model.float64_layout
+        kind = model.prediction_type
+        self.training = KernelParams(
+            task=f"nu-{kind}" if model.nu else kind,
+            gamma=0.0,
+            C=params.C,
+            nu=params.nu,
+            epsilon=params.epsilon,
+        )
+        self.options = [name for name in ("C", "epsilon", "nu") if self.training.uses(name)]
+        self.options += ["row_weights", *["weights"] * (self.training.task == "svc")]
+        # The losses of nu-svc are those of svc after the division of the model by rho.
+        tube = params.epsilon if self.training.task == "svr" else 0.0
+        below = 0.0 if kind == "one-class" else 1.0
+        self.loss = Task((1.0, below), epsilon=tube, one_sided=kind == "svc")
 
-    def _rows_of(self, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return y of some rows in each machine, and their weights, 0 for rows of other classes.
-
-        Both are (m, machines).
-        """
-        y, weights = y[:, None], weights[:, None]
-        if self.model.prediction_type != "svc":
-            return np.zeros_like(y) if self.model.is_one_class else y, weights
-        first, other = np.array([(one.first, one.other) for one in self.machines], float).T
-        mine = (y == first) | (y == other) | np.isnan(other)
-        return np.where(y == first, 1.0, -1.0), np.where(mine, weights, 0.0)
-
-    # --- sums over rows -------------------------------------------------------------------------
+    # --- sums over the rows ---------------------------------------------------------------------
 
     def sums(self, block: ParsedRows, part: slice) -> RowSums:
         """Return the sums over the rows `part` of a block."""
         model, text = self.model, csr_rows(block, part)
-        rows = model.rows(*text)
-        numbers = None if block.number is None else row_numbers(*text)
-        f, sizes = model.decision_and_sizes(rows.X, rows.extra)
         assert block.weights is not None, "RowFiles gives all rows weights"
-        y, weights = block.y[part], block.weights[part]
-        b, width = float(np.abs(model.b).max()), self.params.epsilon + 1.0
-        own, costs = self._rows_of(y, weights)
-        errors = self._errors(self.totals, rows.X, rows.extra, sizes)
-        errors = offset_error(errors, own, f - model.b, b, width)
-        lost = self.loss.loss(own, f)
-        most = np.maximum(self.loss.loss(own, f - errors), self.loss.loss(own, f + errors))
-        # The bounds of a regression are equal on both sides.
-        sides = np.array([np.where(own >= 0, costs, 0.0), np.where(own < 0, costs, 0.0)])
-        losses = np.einsum("pmk,smk->psk", [lost, most - lost], sides)
-        residuals = np.empty((3, 0))
-        if self.finds_tube:
-            residuals = np.array([y - f[:, 0], weights, errors[:, 0]])
+        rows, y, weights = model.rows(*text), block.y[part], block.weights[part]
+        f, sizes = model.decision_and_sizes(rows.X, rows.extra)
+        errors = self._errors(rows.X, rows.extra, np.abs(self.beta).sum(axis=0), sizes)
+        losses, residuals = np.empty((len(self.machines), 2, 2)), np.empty((3, 0))
+        for k in range(len(self.machines)):
+            own, costs = self._rows_of(k, y, weights)
+            b = float(model.b[k])
+            error = offset_error(errors[:, k], own, f[:, k] - b, b, self.loss.epsilon)
+            losses[k] = losses_within(self.loss, own, f[:, k], error, costs)
+            if model.nu and model.is_regression:
+                residuals = np.array([own - f[:, k], error, costs])
         counts = np.array([weights.sum()])
-        if model.prediction_type == "svc":
+        if self.loss.one_sided:
             counts = np.bincount(y.astype(np.int64), weights, len(model.labels))
+        numbers = row_numbers(*text) if model.has_row_numbers else None
         if model.has_row_numbers:
             # As in the training, objectives of one-class do not count as 0 then.
-            diagonal, entry = 0.0, float(np.abs(text[2][text[1] != 0]).max(initial=0.0))
+            diagonal, largest = 0.0, np.abs(text[2][text[1] != 0])
         else:
             with np.errstate(over="ignore"):
-                K = model.kernel.diagonal(squared_norms(rows.X) + rows.extra)
-            diagonal, entry = float(K.sum()), float(K.max(initial=0.0))
-        largest = np.array([entry, np.abs(own).max(initial=0.0)])
-        matches = self.index.find(rows, numbers, y, weights)
-        return RowSums(losses, len(f), counts, diagonal, largest, residuals, matches)
+                largest = model.kernel.diagonal(squared_norms(rows.X) + rows.extra)
+            diagonal = float(largest.sum())
+        return RowSums(
+            losses,
+            len(y),
+            counts,
+            diagonal,
+            np.array([largest.max(initial=0.0), np.abs(own).max(initial=0.0)]),
+            residuals,
+            self.support.find(rows, numbers, y, weights),
+        )
+
+    def _rows_of(self, k: int, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return y of some rows in machine k, and their weights, 0 for rows of other classes."""
+        if self.model.prediction_type != "svc":
+            return (np.zeros(len(y)) if self.model.is_one_class else y), weights
+        _, first, other = self.machines[k]
+        is_first = y == first
+        is_in = is_first | (y == other) if other is not None else True
+        return np.where(is_first, 1.0, -1.0), weights * is_in
 
     def _errors(
-        self, totals: np.ndarray, X: Matrix, extra: np.ndarray | float, sizes: np.ndarray
+        self, X: Matrix, extra: np.ndarray | float, totals: np.ndarray, sizes: np.ndarray
     ) -> np.ndarray:
         """Return bounds of the rounding of kernel sums of rows, (m, columns).
 
-        totals : (columns,), sum |beta|; sizes : (m, columns), sum |beta| K.
+        extra : (m,), squared norms of other features; totals : (columns,), sum |beta|; sizes :
+        (m, columns), sum |beta| K.
         """
-        model, Z, size = self.model, self.model.Z, 0.0
+        Z, length = self.model.Z, 0.0
         if not self.certified:
             return np.zeros_like(sizes)
-        if model.has_row_numbers:
-            norm = float(np.abs(X.data if isinstance(X, CsrMatrix) else X).max(initial=0.0))
+        if self.model.has_row_numbers:
+            norm = float(np.abs(to_csr(X).data).max(initial=0.0))
         else:
-            norms = squared_norms(X) + extra, squared_norms(Z)
-            norm = max(float(each.max(initial=0.0)) for each in norms)
-            size = math.sqrt(norm)
-        rows = RowSizes(norm, X.shape[1] + 1, size)
-        error = sum_error(model.float64_layout, rows, Z.shape[0], sums=2 * len(totals))
+            norms = np.concatenate([squared_norms(X) + extra, squared_norms(Z)])
+            norm = float(norms.max(initial=0.0))
+            length = norm**0.5
+        of_rows = RowSizes(norm, X.shape[1] + 1, length)
+        error = sum_error(self.layout, of_rows, len(self.beta), sums=2 * len(totals))
         return error.of(np.abs(sizes), totals)
 
-    # --- machines -------------------------------------------------------------------------------
+    # --- P and D --------------------------------------------------------------------------------
 
-    def task(self, machine: Machine, found: RowSums) -> Task:
-        """Return the task of a machine."""
-        params, counts, loss = self.params, found.weights.tolist(), self.loss
-        i, j = machine.first, machine.other
-        if self.model.is_one_class:
-            return replace(loss, coefficient_sum=params.nu * counts[0])
-        if self.finds_tube:
-            return Task((params.C, params.C), absolute_sum=params.C * params.nu * counts[0])
-        if self.model.is_regression:
-            return replace(loss, bounds=(params.C, params.C))
-        if self.model.nu:
-            weight = sum(counts) if j is None else counts[i] + counts[j]
-            return replace(loss, epsilon=1.0, absolute_sum=params.nu * weight)
-        above, below = side_weights(params.weights, self.model.labels, counts, i, j)
-        return replace(loss, bounds=(params.C * above, params.C * below))
+    def _task(self, k: int, found: RowSums) -> Task:
+        """Return the task of machine k."""
+        (_, first, other), counts = self.machines[k], found.weights.tolist()
+        n = sum(counts) if other is None else counts[first] + counts[other]
+        sides = (1.0, 1.0)
+        if self.training.task == "svc":
+            sides = side_weights(self.params.weights, self.model.labels, counts, first, other)
+        return task_of(self.training.problem(n, sides))
 
-    def objectives(self, found: RowSums, pool: ThreadPool) -> Iterator[MachineObjectives]:
-        """Yield P and D of each machine."""
-        tasks, B = [self.task(one, found) for one in self.machines], self.model.coefficients
-        # The model of nu-SVC is divided by rho, and the sum of alpha was nu n.
-        rho = np.ones(B.shape[1])
-        if self.model.nu and self.model.prediction_type == "svc":
-            sizes = np.abs(B).sum(axis=0)
-            rho = np.array([one.absolute_sum for one in tasks]) / np.where(sizes, sizes, 1.0)
-        beta, moved, near = B * rho, np.zeros_like(B), []
-        groups, matches, count = self.index.groups, found.matches, self.index.count
+    def objectives(self, k: int, found: RowSums, pool: ThreadPool) -> MachineObjectives:
+        """Return P of machine k as written, and D of feasible coefficients near its own."""
+        beta, losses = self.beta[:, k], found.losses[k]
+        task, rho = self._task(k, found), 1.0
+        if task.absolute_sum and task.one_sided:
+            # The model of nu-svc is divided by rho, and the sum of alpha was nu n.
+            rho = task.absolute_sum / (fsum(np.abs(beta)) or 1.0)
+            task = replace(task, tube=-rho)
+        elif task.absolute_sum:
+            task = replace(task, tube=tube_of_least_loss(task, found.residuals))
+            z, error, costs = found.residuals
+            losses = losses_within(replace(self.loss, tube=task.tube), z, 0 * z, error, costs)
+        y, weights = self._rows_of(k, found.matches.y, found.matches.weights)
+        rows = found.matches._replace(y=y, weights=weights).some(weights > 0)
+        groups, first = self.support.groups, self.support.first
+        near, distance = feasible_near(task, rows, groups, rho * beta, len(first))
+        rows, near = rows.some(near != 0), near[near != 0]
         # One support vector stands for its group.
-        first = np.unique(groups, return_index=True)[1]
-        y, weights = self._rows_of(matches.y, matches.weights)
-        for k, of in enumerate(weights.T):
-            mine = of > 0
-            rows = SupportVectorRows(
-                matches.groups[mine], y[mine, k], of[mine], matches.distances[mine]
-            )
-            near.append(feasible_near(tasks[k], rows, groups, beta[:, k], count))
-            if near[k].groups is not None:
-                moved[first, k] = near[k].groups
-        norms = np.hsplit(self._norms(np.hstack([beta, moved]), matches, pool), 2)
-        own, other = (each.T.tolist() for each in norms)
-        for k, machine in enumerate(self.machines):
-            primal, error = self._primal(tasks[k], found, k, float(rho[k]), *own[k])
-            dual, dual_error = nan, inf
-            if near[k].groups is not None and self.certified:
-                dual = near[k].linear - other[k][0] / 2
-                dual_error = self._dual_error(tasks[k], found, near[k], primal + error, *other[k])
-            gap = self._gap(found, primal, dual, error, dual_error)
-            yield MachineObjectives(
-                machine.name, primal, dual, gap, *near[k][4:], error, dual_error
-            )
+        moved = np.zeros(len(beta))
+        moved[first] = np.bincount(rows.groups, near, len(first))
+        norms, errors = self._norms(np.column_stack([rho * beta, moved]), found.matches, pool)
 
-    def _primal(
-        self, task: Task, found: RowSums, k: int, rho: float, norm: float, norm_error: float
-    ) -> tuple[float, float]:
-        """Return P of machine k and a bound of its rounding. norm: |w|^2, with its error."""
-        tube = -rho
-        if self.finds_tube:
-            tube, loss, rise = self._tube_losses(task, found)
-        else:
-            loss, rise = (rho * (found.losses[..., k] @ task.bounds)).tolist()
-        offset = task.coefficient_sum * float(self.model.b[k]) * rho
-        terms = [loss, offset, norm / 2, task.absolute_sum * tube]
-        error = rise + addition_error(found.rows, loss + rise) + norm_error / 2
-        return sum(terms), error + addition_error(4, sum(map(abs, terms)))
+        bounds = np.array(task.bounds if task.one_sided else task.bounds[:1] * 2)
+        lost, most = rho * (bounds @ losses)
+        offset = task.coefficient_sum * float(self.model.b[k])
+        terms = [lost, offset, norms[0] / 2, task.absolute_sum * task.tube]
+        primal, size = fsum(terms), fsum(map(abs, terms))
+        primal_error = most - lost + errors[0] / 2 + addition_error(found.rows, most + size)
 
-    def _tube_losses(self, task: Task, found: RowSums) -> tuple[float, float, float]:
-        """Return half the width of the tube of nu-SVR, the losses, and by how much they may rise.
+        dual, dual_error = nan, inf
+        if self.certified and isfinite(distance[0]):
+            dual = task.linear(rows.y, near) - norms[1] / 2
+            total = abs(task.coefficient_sum) + task.absolute_sum
+            largest, target = found.largest.tolist()
+            # The sums of groups are rounded, too: each is a coefficient of |u| <= |w| K(x, x)^1/2.
+            slope = np.abs(rows.y) + task.epsilon + (norms[1] * largest) ** 0.5
+            size = fsum(np.abs(near) * slope) + norms[1]
+            b = largest_offset(total, target + task.epsilon, largest, primal + primal_error)
+            change = change_of_dual(task, rows.y, near, rows.weights, b)
+            dual_error = errors[1] / 2 + addition_error(len(near) + WRITTEN, size) + change
+        name, gap = self.machines[k][0], self._gap(found, primal, dual, primal_error, dual_error)
+        return MachineObjectives(name, primal, dual, gap, *distance, primal_error, dual_error)
 
-        The width is the one of least P. The derivative of P by it is C times
-        (nu n less the weight of the rows outside).
-        """
-        residuals, (weights, errors) = np.abs(found.residuals[0]), found.residuals[1:]
-        order = np.argsort(-residuals, kind="stable")
-        C = task.bounds[0]
-        inside = order[np.cumsum(weights[order]) > task.absolute_sum / C]
-        width = float(residuals[inside[0]]) if len(inside) else 0.0
-        outside, most = (np.maximum(0, r - width) for r in (residuals, residuals + errors))
-        return width, C * float(weights @ outside), C * float(weights @ (most - outside))
-
-    def _dual_error(
-        self, task: Task, found: RowSums, near: Feasible, primal: float,
-        norm: float, norm_error: float,
-    ) -> float:  # fmt: skip
-        """Return a bound of the rounding of D. primal: at least P; norm: see `_primal`."""
-        error = near.error + norm_error / 2 + addition_error(2, abs(near.linear) + norm)
-        if not near.missing:
-            return error
-        total = abs(task.coefficient_sum) + task.absolute_sum
-        largest, most = found.largest.tolist()
-        offset = largest_offset(total, most + task.epsilon, largest, primal)
-        return error + SPARE * near.missing * offset
-
-    def _norms(self, B: np.ndarray, matches: SupportVectorRows, pool: ThreadPool) -> np.ndarray:
-        """Return |w|^2 of each column of coefficients, and bounds of its rounding, (2, columns).
-
-        B : (m, columns).
-        """
-        model, sizes = self.model, np.abs(B)
-        Z = self._kernel_rows(matches) if model.has_row_numbers else model.Z
-        sums = Expansion(model.float64_layout, model.Z, np.hstack([B, sizes]))
-        totals = sizes.sum(axis=0)
+    def _norms(
+        self, B: np.ndarray, matches: SupportVectorRows, pool: ThreadPool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return |w|^2 of each column of coefficients, and bounds of its rounding. B : (m, c)."""
+        used = np.flatnonzero(B.any(axis=1))
+        Z = self._kernel_rows(matches) if self.model.has_row_numbers else self.model.Z
+        Z, B = Z[used], B[used]
+        sizes = np.abs(B)
+        sums = Expansion(self.layout, self.model.Z[used], np.hstack([B, sizes]))
 
         def evaluate(part: slice) -> np.ndarray:
-            u, terms = np.hsplit(sums.values(Z[part]), 2)
-            return np.array([B[part] * u, sizes[part] * self._errors(totals, Z[part], 0.0, terms)])
+            u, of_u = np.hsplit(sums.values(Z[part]), 2)
+            errors = self._errors(Z[part], 0.0, sizes.sum(axis=0), of_u)
+            terms = B[part] * u
+            return np.array([terms, np.abs(terms), sizes[part] * errors]).sum(axis=1)
 
-        parts = pool.map_in_order(evaluate, slices(Z.shape[0], model.rows_at_once))
-        terms, errors = np.concatenate([np.zeros((2, 0, B.shape[1])), *parts], axis=1)
-        rounding = [addition_error(len(B), size) for size in np.abs(terms).sum(axis=0).tolist()]
-        return np.array([terms.sum(axis=0), errors.sum(axis=0) + rounding])
+        parts = pool.map_in_order(evaluate, slices(len(used), self.model.rows_at_once))
+        norms, added, errors = sum(parts, np.zeros((3, B.shape[1])))
+        return norms, errors + [addition_error(len(used), size) for size in added.tolist()]
 
     def _kernel_rows(self, matches: SupportVectorRows) -> CsrMatrix:
         """Return the kernel values of the support vectors, (m, d), as the file has them."""
-        groups, first = np.unique(matches.groups, return_index=True)
-        if len(groups) < self.index.count:
+        groups, at = np.unique(matches.groups, return_index=True)
+        if len(groups) < len(self.support.first):
             raise ContentError("expected the row of each support vector, found fewer rows")
-        assert matches.X is not None
-        return matches.X[first][self.index.groups]
+        return matches.X[at][self.support.groups]
 
     def _gap(
         self, found: RowSums, primal: float, dual: float, primal_error: float, dual_error: float
@@ -618,15 +540,14 @@ class Judge:
 
     # --- the outcome ----------------------------------------------------------------------------
 
-    def outcome(self, name: str, found: RowSums, jobs: int, began: float) -> Certified:
+    def outcome(self, name: str, found: RowSums, pool: ThreadPool, began: float) -> Certified:
         """Return the certificate. name : the model file; began : time.perf_counter() at first."""
         model = self.model
         if model.has_row_numbers and self.certified:
             emit(Notice("the precomputed kernel is taken to be positive semidefinite"))
         if not self.certified:
             emit(Notice(f"the {model.kernel.name} kernel has no certificate: P is no bound"))
-        with ThreadPool(jobs) as pool:
-            machines = list(self.objectives(found, pool))
+        machines = [self.objectives(k, found, pool) for k in range(len(self.machines))]
         primal, primal_error, dual, dual_error = (
             float(sum(getattr(one, field) for one in machines))
             for field in ("primal", "primal_error", "dual", "dual_error")
@@ -640,11 +561,10 @@ class Judge:
         if max(abs(primal), abs(dual)) < rounding < inf:
             which = f"rounding of kernel values, {rounding:.3g},"
             emit(Notice(f"{which} is larger than the objectives: scale the features"))
-        known = np.isin(self.index.groups, found.matches.groups)
-        names = PROBLEM_OPTIONS[model.prediction_type, model.nu]
+        known = np.isin(self.support.groups, found.matches.groups)
         return Certified(
             model=name,
-            problem=shlex.join(command_line(self.params, names=names)),
+            problem=shlex.join(command_line(self.params, names=self.options)),
             rows=found.rows,
             support_vectors=len(model.beta),
             unknown_support_vectors=int((~known).sum()),

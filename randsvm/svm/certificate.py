@@ -41,7 +41,7 @@ from randsvm.kernels.rounding import (
 )
 from randsvm.svm.running_values import ShardValues
 from randsvm.svm.solution import Certificate, KernelSolution
-from randsvm.svm.tasks import Task
+from randsvm.svm.tasks import Task, change_of_dual
 
 # Errors up to this are finite numbers: inf times 0 is nan.
 LARGEST_ERROR = 1e300
@@ -210,37 +210,6 @@ def largest_value(layout: Layout) -> float:
     return norm if kernel.linear else 1.0 if kernel.name == "rbf" else kernel.magnitude(norm)
 
 
-def change_of_dual(
-    task: Task, y: np.ndarray, beta: np.ndarray, weights: np.ndarray | None, offset: float
-) -> float:
-    """Return by how much D of coefficients may be above the optimum, but for its own rounding.
-
-    The bounds and sums of the problem are decimal numbers. Coefficients beta times a factor of at
-    most 1 are within the bounds. For these, with any sums, and for the offset b of a solution,
-    D + b (t - sum beta) <= P: so a sum that misses the prescribed one costs at most |b| times what
-    it misses, for each group.
-
-    task: without an absolute sum if the sum of |beta| may be below it. offset: see
-    `rounding.largest_offset`.
-    """
-    lower, upper = task.box(y, weights)
-    bounds = np.where(beta > 0, upper, -lower)
-    with np.errstate(divide="ignore"):
-        excess = float((np.abs(beta) / bounds).max(initial=0.0))
-    # Bounds of 1, those of one-class and nu-svc without weights, are exact.
-    is_exact = weights is None and set(task.bounds) <= {0.0, 1.0} and excess <= 1
-    written = WRITTEN * FLOAT64_UNIT
-    scaled = 0.0 if is_exact else SPARE * (1 - (1 - written) / max(1.0, excess))
-    cost = scaled * float(np.abs(beta) @ (np.abs(y) + task.epsilon))
-    for group in task.groups:
-        t = group.coefficient_sum
-        own = beta if len(task.groups) == 1 else np.where(beta * t > 0, beta, 0.0)
-        missing = abs(math.fsum([t, *(-own).tolist()]))
-        missing += scaled * float(np.abs(own).sum()) + written * abs(t)
-        cost += SPARE * missing * offset if missing else 0.0
-    return cost
-
-
 def change_of_solution(
     task: Task, solution: KernelSolution, labels: np.ndarray, layout: Layout, primal: float
 ) -> float:
@@ -248,8 +217,6 @@ def change_of_solution(
     beta, most = solution.beta, float(np.abs(labels).max(initial=0.0)) + task.epsilon
     total = abs(task.coefficient_sum) + task.absolute_sum
     offset = largest_offset(total, most, largest_value(layout), primal)
-    if task.absolute_sum_slack(beta):
-        task = task.without_absolute_sum()
     return change_of_dual(task, labels[solution.rows], beta, solution.weights, offset)
 
 

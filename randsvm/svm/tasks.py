@@ -31,10 +31,13 @@ scans or solvers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from randsvm.arrays import FLOAT64_UNIT
+from randsvm.kernels.rounding import SPARE, WRITTEN
 from randsvm.parameters.svm import Problem
 
 # Rounding of coefficients: |beta| may exceed its bound, or a sum of bounds differ, by the part
@@ -154,6 +157,38 @@ class Task:
     def linear(self, y: np.ndarray, beta: np.ndarray) -> float:
         """Return sum y beta - epsilon sum |beta|."""
         return float(y @ beta) - self.epsilon * float(np.abs(beta).sum())
+
+
+def change_of_dual(
+    task: Task, y: np.ndarray, beta: np.ndarray, weights: np.ndarray | None, offset: float
+) -> float:
+    """Return by how much D of coefficients may be above the optimum, but for its own rounding.
+
+    The bounds and sums of the problem are decimal numbers. Coefficients beta times a factor of at
+    most 1 are within the bounds. For these, with any sums, and for the offset b of a solution,
+    D + b (t - sum beta) <= P: so a sum that misses the prescribed one costs at most |b| times what
+    it misses, for each group.
+
+    offset: see `rounding.largest_offset`.
+    """
+    if task.absolute_sum_slack(beta):
+        task = task.without_absolute_sum()
+    lower, upper = task.box(y, weights)
+    bounds = np.where(beta > 0, upper, -lower)
+    with np.errstate(divide="ignore"):
+        excess = float((np.abs(beta) / bounds).max(initial=0.0))
+    # Bounds of 1, those of one-class and nu-svc without weights, are exact.
+    is_exact = weights is None and set(task.bounds) <= {0.0, 1.0} and excess <= 1
+    written = WRITTEN * FLOAT64_UNIT
+    scaled = 0.0 if is_exact else SPARE * (1 - (1 - written) / max(1.0, excess))
+    cost = scaled * float(np.abs(beta) @ (np.abs(y) + task.epsilon))
+    for group in task.groups:
+        t = group.coefficient_sum
+        own = beta if len(task.groups) == 1 else np.where(beta * t > 0, beta, 0.0)
+        missing = abs(math.fsum([t, *(-own).tolist()]))
+        missing += scaled * float(np.abs(own).sum()) + written * abs(t)
+        cost += SPARE * missing * offset if missing else 0.0
+    return cost
 
 
 def task_of(problem: Problem) -> Task:

@@ -11,7 +11,6 @@ from randsvm.svm.certificate import (
     LOG_FAILURE,
     ResidualQuery,
     Sharpened,
-    change_of_dual,
 )
 from randsvm.svm.libsvm import PrecomputedNodes, check_values, train_with_libsvm_kernel
 from randsvm.svm.offset import Breakpoints, Window
@@ -25,7 +24,7 @@ from randsvm.svm.running_values import (
 )
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, ReducedMachine
-from randsvm.svm.tasks import Task
+from randsvm.svm.tasks import Task, change_of_dual
 from randsvm.svm.whole import KernelMatrix, WholeScan
 from randsvm.svm.working_set import (
     Candidates,
