@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import partial
 from math import inf, log2
 from typing import NamedTuple, TypeAlias
 
@@ -28,8 +28,7 @@ import scipy
 from randsvm.arrays import CsrMatrix, slices, squared_norms
 from randsvm.data.sampling import CANDIDATES_DRAW, REDUCTION_DRAW, Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
-from randsvm.kernels.expansion import exact_gram, exact_layout
-from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.expansion import exact_gram, exact_layout, values_of
 from randsvm.kernels.layouts import Layout
 from randsvm.svm.running_values import RunningValues, ShardValues
 from randsvm.svm.scan import Scan
@@ -52,8 +51,8 @@ IN_SPAN = 1e-5
 WIDTHS, MAX_STEPS = (0.3, 0.1, 0.05, 0.02), 6
 # Rows whose kernel values with a basis are computed at once for Newton steps.
 BASIS_ROWS = 1024
-# Hessians of shards are rounded to multiples of their largest possible sum times 2^-EXACT_BITS, so
-# that their sum is exact in any grouping.
+# Sums over shards are rounded to multiples of their largest possible value times 2^-EXACT_BITS, so
+# that they add up to the same bits in any grouping.
 EXACT_BITS = 50
 # The next width follows if the next Newton step promises to lower P by less than this part of P.
 SMALL_STEP = 1e-6
@@ -88,30 +87,24 @@ def choose(
     f : (T,) their f without b; rounded values of f are precise enough here
     """
     assert full.points is not None
-    X, beta = full.points.X, full.beta
-    Z, others = X[candidates], np.setdiff1d(np.arange(len(full)), candidates)
+    X, Z = full.points.X, full.points.X[candidates]
     layout = exact_layout(full.kernel, Z)
     r, d = f.copy(), full.kernel.diagonal(squared_norms(Z))  # r = f - f~, d = K - L L'
     least = IN_SPAN * d
     L, rows, c = np.empty((len(r), size), order="F"), np.empty(0, np.int64), np.empty(0)
     while (m := len(rows)) < size:
         emit(Progress("choosing support vectors", m, None, "beat"))
-        score = gains(r, d, least)
         k = min(size - m, max(MIN_BLOCK, min(BLOCK, m // BLOCKS)))
-        B = draw(score, CANDIDATES * k, draws)               # |f - f~|^2 falls by r^2/d for one row
+        B = draw(gains(r, d, least), CANDIDATES * k, draws)  # |f - f~|^2 falls by r^2/d for one row
         B = B[pursue(exact_gram(full.kernel, Z[B]) - L[B, :m] @ L[B, :m].T, r[B], k, least[B])]
         if not len(B):
             break
-        G = layout.values(Z, Z[B])
-        f_B = G.T @ beta[candidates]
-        for at in slices(len(others), ROWS_AT_ONCE):
-            f_B += layout.values(X[others[at]], Z[B]).T @ beta[others[at]]
-        G -= L[:, :m] @ L[B, :m].T                           # K less what the basis explains
+        G = layout.values(Z, Z[B]) - L[:, :m] @ L[B, :m].T   # K less what the basis explains
         factor = scipy.linalg.cholesky(G[B], lower=True)
-        G = scipy.linalg.solve_triangular(factor, G.T, lower=True).T
-        L[:, m : m + len(B)], rows = G, np.concatenate([rows, B])
-        f_B -= L[B, :m] @ c
-        c = np.concatenate([c, scipy.linalg.solve_triangular(factor, f_B, lower=True)])
+        G = L[:, m : m + len(B)] = scipy.linalg.solve_triangular(factor, G.T, lower=True).T
+        left = values_of(layout, X, full.beta, Z[B]) - L[B, :m] @ c
+        c = np.concatenate([c, scipy.linalg.solve_triangular(factor, left, lower=True)])
+        rows = np.concatenate([rows, B])
         r -= G @ c[m:]
         d -= np.einsum("ij,ij->i", G, G)
         d[B] = 0.0
@@ -155,20 +148,12 @@ def draw(score: np.ndarray, k: int, draws: Draws) -> np.ndarray:
 # --- Newton steps on P over all rows ----------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Basis:
+class Basis(NamedTuple):
     """The rows of a basis. number: from 1, distinguishes the bases of one run; X : (m, d) CSR."""
 
     number: int
-    kernel: Kernel
+    layout: Layout
     X: CsrMatrix
-
-    @cached_property
-    def layout(self) -> Layout:
-        return exact_layout(self.kernel, self.X)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {"number": self.number, "kernel": self.kernel, "X": self.X}
 
     def blocks(self, values: ShardValues) -> Iterable[np.ndarray]:
         """Return K(x_i, z_j) of the rows of a shard, and 1 in a last column, (rows, m + 1) each.
@@ -195,32 +180,18 @@ class Basis:
         return values.basis_values[1]
 
 
-@dataclass(frozen=True)
-class Losses:
-    """Sums of the losses of the rows of shards. The reports of shards add up.
-
-    sums: for each shard (m + 3,), the gradient by (a, b), the sum of the losses, and that of the
-    smoothed losses; hessian : (m + 1, m + 1) of the smoothed losses
-    """
-
-    sums: list[np.ndarray]
-    hessian: np.ndarray
-
-    def __add__(self, other: Losses) -> Losses:
-        self.hessian.__iadd__(other.hessian)
-        return Losses(self.sums + other.sums, self.hessian)
-
-
 def losses(
     values: ShardValues, task: Task, basis: Basis, ab: np.ndarray, width: float, grid: float
-) -> Losses:
-    """Return the losses of a machine on a basis in a shard, and their derivatives.
+) -> np.ndarray:
+    """Return sums over the losses of a machine on a basis in a shard, (m + 1, m + 3) float64.
 
-    A hinge max(0, t) becomes (t + h)^2 / 4h between -h and h. ab : (m + 1,), a and b; width: h;
-    grid: see EXACT_BITS.
+    They are the hessian and the gradient of the smoothed losses by a and b; and at the head of the
+    last column, the losses and the smoothed losses. A hinge max(0, t) is smoothed to
+    (t + h)^2 / 4h between -h and h. ab : (m + 1,), a and b; width: h; grid: see EXACT_BITS.
     """
-    size, h, y, start = len(ab), width, values.y, 0
-    sums, hessian = np.zeros(size + 2), np.zeros((size, size))
+    h, y, start = width, values.y, 0
+    sums = np.zeros((len(ab), len(ab) + 2))
+    hessian, gradient, loss = sums[:, :-2], sums[:, -2], sums[:, -1]
     lower, upper = task.box(y, values.weights)
     tube = task.epsilon + task.tube
     for K in basis.blocks(values):
@@ -232,14 +203,14 @@ def losses(
         for bound, sign in ((upper[at], 1.0), (-lower[at], -1.0)):
             t = sign * z - tube
             bend = np.clip(t + h, 0.0, 2 * h)
-            sums[-2] += bound @ np.maximum(t, 0.0)
-            sums[-1] += bound @ (bend**2 / (4 * h) + np.maximum(t - h, 0.0))
+            loss[0] += bound @ np.maximum(t, 0.0)
+            loss[1] += bound @ (bend**2 / (4 * h) + np.maximum(t - h, 0.0))
             slope -= sign * bound * bend / (2 * h)
             curvature += bound * ((bend > 0) & (bend < 2 * h)) / (2 * h)
-        sums[:-2] += slope @ K
+        gradient += slope @ K
         bent = np.flatnonzero(curvature)
         hessian += K[bent].T @ (curvature[bent, None] * K[bent])
-    return Losses([sums], np.round(hessian / grid) * grid)
+    return np.round(sums / grid) * grid
 
 
 def objective(
@@ -247,18 +218,18 @@ def objective(
 ) -> tuple[float, float, np.ndarray, np.ndarray]:
     """Return P less |w|^2 / 2 of a machine on a basis, its smoothed form, and that one's gradient,
     (m + 1,), and hessian, (m + 1, m + 1), by (a, b). h : width of the smoothing."""
-    task = values.task
-    diagonal = basis.kernel.diagonal(squared_norms(basis.X))
-    largest = max(float(np.abs(diagonal).max(initial=0.0)), 1.0)
-    bound = values.total_weight * max(task.bounds) * largest**2 / h
-    grid = 2.0 ** (np.ceil(np.log2(bound)) - EXACT_BITS)
+    task, m = values.task, len(ab) - 1
+    largest = max(float(np.abs(basis.layout.kernel.diagonal(squared_norms(basis.X))).max()), 1.0)
+    furthest = float(np.abs(values.labels).max() + np.abs(ab).sum() * largest)
+    bounds = np.repeat([largest**2 / h, largest, furthest], [m + 1, 1, 1])
+    bounds *= values.total_weight * max(task.bounds)
+    grid = 2.0 ** (np.ceil(np.log2(bounds)) - EXACT_BITS)
     query = partial(losses, task=task, basis=basis, ab=ab, width=h, grid=grid)
-    found = values.ask(query, "reducing")
-    total: np.ndarray = reduce(np.add, found.sums)
+    sums = values.ask(query, "reducing")
     # The term t b of svm/tasks.py.
-    total[-3] += task.coefficient_sum
-    exact, smoothed = (total[-2:] + task.coefficient_sum * ab[-1]).tolist()
-    return exact, smoothed, total[:-2], found.hessian
+    sums[-1, -2] += task.coefficient_sum
+    exact, smoothed = (sums[:2, -1] + task.coefficient_sum * ab[-1]).tolist()
+    return exact, smoothed, sums[:, -2], sums[:, :-2]
 
 
 # fmt: off
@@ -327,8 +298,6 @@ SIZES, FIRST_PART, ATTEMPTS = (256, 512, 1024, 2048, 4096), 1 / 8, 4
 # are not close to f at other rows: measured on 10,000,000 rows of checkerboard, 179 have a gap of
 # 8.9% over all rows.
 INNER_SIZE = 1024
-# Support vectors beside the candidates whose kernel values are computed at once.
-ROWS_AT_ONCE = 2**14
 
 
 class SubtaskReduction(NamedTuple):
@@ -395,10 +364,10 @@ class Reducer:
     def run(self) -> tuple[KernelSolution, Certificate]:
         """Return the reduced machine; the full one if no smaller one does."""
         found = None
-        if self.size and self.size < len(self.full):
+        if self.size is None and self.room > 0:
+            found = self._fewest(SIZES, ATTEMPTS) if self.lowers else self._fewest((INNER_SIZE,), 0)
+        elif self.size and self.size < len(self.full):
             found = self._attempt(self._basis(self.size))
-        elif self.size is None and self.room > 0:
-            found = self._fewest() if self.lowers else self._stand_in()
         return found or (self.full, self.certificate)
 
     # --- the basis -------------------------------------------------------------------------
@@ -414,27 +383,25 @@ class Reducer:
 
     # --- machines on a basis ---------------------------------------------------------------
 
-    def _stand_in(self) -> Reduction | None:
-        """Return the projection on a basis of INNER_SIZE rows, if it is within the gap."""
-        found = self._attempt(self._basis(min(INNER_SIZE, len(self.full) - 1)))
-        return found if self._cost(found) <= self.room else None
+    def _fewest(self, sizes: tuple[int, ...], attempts: int) -> Reduction | None:
+        """Return the machine with the fewest support vectors within the gap; None: none is.
 
-    def _fewest(self) -> Reduction | None:
-        """Return the machine with the fewest support vectors within the gap; None: none is."""
+        sizes: to try, until one suffices; attempts: numbers to try between that one and the last
+        """
         low, cost, most = 0, inf, len(self.full) - 1
-        for size in SIZES:
+        for size in sizes:
             chosen = self._basis(min(size, most))
             best, high = self._attempt(chosen), len(chosen.rows)
             last, cost = cost, self._cost(best)
             if cost <= self.room:
                 break
             # The largest basis does not suffice if the cost keeps falling at this rate, or is nan.
-            expected = cost * (cost / last) ** log2(SIZES[-1] / size)
+            expected = cost * (cost / last) ** log2(sizes[-1] / size)
             if high < size or high == most or not expected <= self.room:
                 return None
             low = high
         low = low or int(high * FIRST_PART)
-        for _ in range(ATTEMPTS):
+        for _ in range(attempts):
             size = int(np.sqrt(low * high))
             if not low < size < high:
                 break
@@ -457,7 +424,8 @@ class Reducer:
         if self._cost(projected) <= self.room or not self.lowers:
             return projected
         self.bases += 1
-        basis = Basis(self.bases, self.full.kernel, self.points.X[chosen.rows])
+        X = self.points.X[chosen.rows]
+        basis = Basis(self.bases, exact_layout(self.full.kernel, X), X)
         P = partial(objective, self.scan, basis)
         a, b = minimise(P, chosen.L, a, self.full.b, float(np.std(self.f)) or 1.0)
         return min(self._machine(chosen, a, b), projected, key=lambda one: one[1].primal)
@@ -476,13 +444,8 @@ class Reducer:
             self.certificate, primal=V.certificate.primal, primal_error=0.0, distance=None
         )
         assert isinstance(solution, ReducedMachine)
-        changes = self._changes(solution.b)
-        reduced = replace(solution, gap=certificate.gap, full=self.full, changes=changes)
-        return reduced, certificate
-
-    def _changes(self, b: float) -> SubtaskReduction:
-        """Return the changes of f from the full machine to that of the scan, whose b is given."""
-        f = self.scan.u + b
+        f = self.scan.u + solution.b
         change, labels = np.abs(f - self.f), np.count_nonzero((f > 0) != (self.f > 0))
         largest, mean = float(change.max()), float(change.mean())
-        return SubtaskReduction(self.certificate, len(f), largest, mean, int(labels))
+        changes = SubtaskReduction(self.certificate, len(f), largest, mean, int(labels))
+        return replace(solution, gap=certificate.gap, full=self.full, changes=changes), certificate

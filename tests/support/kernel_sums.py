@@ -9,7 +9,7 @@ from randsvm.kernels._kernels import (
     dense_rbf,
     sparse_rbf,
 )
-from randsvm.kernels.expansion import Expansion, centred_gram, exact_gram, gram
+from randsvm.kernels.expansion import Expansion, centred_gram, exact_gram, exact_layout, gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import (
     BLOCK_CENTRES,

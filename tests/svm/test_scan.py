@@ -7,7 +7,7 @@ import numpy as np
 import oracle
 import pytest
 from csr_rows import csr
-from kernel_sums import Expansion, SumError, layouts
+from kernel_sums import Expansion, SumError, exact_layout, layouts
 from learning import board
 from rows import Draw, open_rows, scaled, two_classes
 from scans import KEEP_ALL, KERNELS, TASKS, case, problem, solve, task_file
@@ -429,7 +429,8 @@ def test_a_pass_over_a_basis_that_ends_early_leaves_no_values(tmp_path, monkeypa
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     with open_rows(path) as whole:
         D, budget = two_classes(whole), MemoryBudget(1 << 20)
-        basis = Basis(1, Kernel("rbf"), D.points(np.arange(5)).X)
+        X = D.points(np.arange(5)).X
+        basis = Basis(1, exact_layout(Kernel("rbf"), X), X)
         values = ShardValues(D, budget, D.shards[0])
         with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
             patch.setattr(values, "D", SimpleNamespace(chunks=lambda _: (1 // 0 for _ in "a")))
@@ -438,5 +439,5 @@ def test_a_pass_over_a_basis_that_ends_early_leaves_no_values(tmp_path, monkeypa
         assert sum(map(len, kept)) == D.n
         assert kept is basis.blocks(values)
         assert budget.left == (1 << 20) - sum(block.nbytes for block in kept)
-        Basis(2, basis.kernel, basis.X).blocks(values)
+        basis._replace(number=2).blocks(values)
         assert budget.left == (1 << 20) - sum(block.nbytes for block in kept)
