@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import randsvm.algorithms._sgd as _sgd
-from randsvm.arrays import column_sums, squared_norms
+from randsvm.arrays import squared_norms
 from randsvm.data.batches import Batch, chunk_groups, shuffled_batches
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draws
@@ -115,11 +115,15 @@ class Learner:
     def steps_made(self) -> int:
         return int(self.state[_sgd.STEPS])
 
-    def progressive(self, since: np.ndarray | float = 0.0) -> tuple[int, float, float]:
+    def progressive(self, since: np.ndarray | float = 0.0) -> tuple[int, float, float | None]:
         """Return the number of steps since the `sums` of an earlier moment, and the mean loss and
-        the share of mistakes of their rows, each before its step."""
+        the share of mistakes of their rows, each before its step.
+
+        The share is None without steps, and in a regression.
+        """
         steps, weight, loss, errors = (self.sums - since).tolist()
-        return int(steps), loss / (weight or 1.0), errors / (weight or 1.0)
+        has_share = steps and not self.steps.is_regression
+        return int(steps), loss / (weight or 1.0), errors / weight if has_share else None
 
     def learn(self, batch: Batch) -> None:
         """Make a step for each row of the batch, with features rounded to float32."""
@@ -148,25 +152,8 @@ class Learner:
         self.v *= s
         self.state[[_sgd.S, _sgd.SIGMA]] = 1.0, 0.0
 
-    def join(self, other: Learner) -> None:
-        """Average the weights with those of a learner of other rows, and add up the sums over rows.
-
-        Both are folded; their shares in the average are those of their steps.
-        """
-        share = other.steps_made / (self.steps_made + other.steps_made)
-        self.v += share * (other.v - self.v)
-        self.b += share * (other.b - self.b)
-        self._add(other)
-
-    def adopt(self, other: Learner) -> None:
-        """Continue with the weights of a folded learner, which began with those of this one."""
-        self.fold()
-        self.v, self.b = other.v, other.b
-        self._add(other)
-        # Heavy rows make several steps, which count by their weight.
-        self.state[[_sgd.M, _sgd.T]] += other.state[_sgd.WEIGHT]
-
-    def _add(self, other: Learner) -> None:
+    def add_sums(self, other: Learner) -> None:
+        """Add the sums over the steps of another learner, whose weights are taken over."""
         self.A += other.A
         self.b_sum += other.b_sum
         self.state[_sgd.STEPS :] += other.state[_sgd.STEPS :]
@@ -261,24 +248,24 @@ def averaged_pass(D: Dataset, learner: Learner, rng: Draws, count: int) -> Itera
         part.fold()
         return part
 
-    whole = Learner(steps, np.zeros_like(learner.v), np.zeros_like(learner.b))
+    mean = Learner(steps, np.zeros_like(learner.v), np.zeros_like(learner.b))
     for part in D.executor.distribute(learn, list(groups), numbers):
         yield part.steps_made
-        whole.join(part)
-    learner.adopt(whole)
+        share = part.steps_made / (mean.steps_made + part.steps_made)
+        mean.v += share * (part.v - mean.v)
+        mean.b += share * (part.b - mean.b)
+        mean.add_sums(part)
+    learner.fold()
+    learner.v, learner.b = mean.v, mean.b
+    learner.add_sums(mean)
+    # Heavy rows make several steps, which count by their weight.
+    learner.state[[_sgd.M, _sgd.T]] += mean.state[_sgd.WEIGHT]
 
 
-def squares(D: Dataset) -> tuple[float, float]:
-    """Return the mean of |x|^2 over D, and |mean of x|^2, which is taken as 0 for sparse rows."""
-    columns = D.d if D.nnz > D.n * D.d / 2 else 0
+def mean_square(D: Dataset) -> float:
+    """Return the mean of |x|^2 over D."""
 
-    def of(shard: Shard) -> np.ndarray:
-        found = np.zeros(1 + columns)
-        for chunk in D.chunks(shard):
-            found[0] += squared_norms(chunk.X).sum()
-            if columns:
-                found[1:] += column_sums(chunk.X)
-        return found
+    def squares(shard: Shard) -> float:
+        return sum(float(squared_norms(chunk.X).sum()) for chunk in D.chunks(shard))
 
-    total = sum(D.map(of), np.zeros(1 + columns)) / D.n
-    return float(total[0]), float(np.square(total[1:]).sum())
+    return sum(D.map(squares)) / D.n

@@ -6,12 +6,12 @@ they arrive, in one pass, and keeps no row after the step that it makes.
 
 from __future__ import annotations
 
-import math
 import shlex
 import time
 from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import replace
+from math import inf, isnan
 from typing import Any
 
 import numpy as np
@@ -127,7 +127,7 @@ class LinearTrainer(Trainer[SgdParams]):
 FEW_VALUES = 1 << 20
 # --early-stopping leaves at least this number of rows to train on.
 MIN_TRAINING_ROWS = 2
-# A closing evaluation takes about this many times as long as a pass that only adds up |x|^2.
+# A closing evaluation takes about this many times as long as the pass for the mean of |x|^2.
 EVALUATION_PASSES = 3.0
 
 
@@ -149,7 +149,10 @@ class LinearTrainingRun(FileRun[SgdParams]):
     found: Linear | None = None
     last_step: newton.Solution | None = None
     evaluation: LinearFindings | None = None
-    progressive: tuple[int, float, float] | None = None
+    progressive: tuple[int, float, float | None] | None = None
+    # Few rows make one group, which this process trains on.
+    groups = 1
+    share_of_means = 0.0
     stopped = Stopped(StopReason.ALL_EPOCHS)
 
     def __init__(
@@ -161,7 +164,6 @@ class LinearTrainingRun(FileRun[SgdParams]):
         end: float,
     ) -> None:
         self.trainer, self.params, self.clock, self.end = trainer, params, clock, end
-        self.objective = objective_of(D, trainer.labels, params)
         mapping = trainer.map_of(params)
         self.D = one_class(D) if params.task == "one-class" else D
         if mapping is not None:
@@ -169,25 +171,21 @@ class LinearTrainingRun(FileRun[SgdParams]):
         if self.D.nnz <= FEW_VALUES:
             self.D = self.D.single_threaded()
         began = time.perf_counter()
-        seed = trainer.job.data_params.seed
-        if params.gap is None:
-            square, of_means = sgd.squares(self.D)
+        # Columns of sparse rows are many, and their means are small.
+        if params.gap is None and 2 * self.D.nnz <= self.D.n * self.D.d:
+            R2 = sgd.mean_square(self.D) or 1.0
         else:
             self.moments = newton.column_moments(self.D)
-            square, of_means = float(self.moments[1].sum()), float(np.square(self.moments[0]).sum())
-        R2 = square or 1.0
-        self.share_of_means = of_means / R2
+            R2 = float(self.moments[1].sum()) or 1.0
+            self.share_of_means = float(np.square(self.moments[0]).sum()) / R2
         self.training_end = end - EVALUATION_PASSES * (time.perf_counter() - began)
-        self.rng = Draws(seed)
-        steps, b = _first_steps(self.D, self.objective, params, R2, seed)
-        self.learner = Learner.new(steps, self.D.d, b)
-        # Few rows make one group, which this process trains on.
+        self.rng = Draws(trainer.job.data_params.seed)
+        self.learner = _first_learner(self.D, trainer.labels, params, R2, self.rng.seed)
         resources = trainer.job.resources
-        # The data may take the other part of the memory.
-        room = resources.memory - resources.data_bytes
-        self.groups = (
-            1 if resources.cluster is None else sgd.group_count(self.D, self.learner, room)
-        )
+        if resources.cluster is not None:
+            # The data may take the other part of the memory.
+            room = resources.memory - resources.data_bytes
+            self.groups = sgd.group_count(self.D, self.learner, room)
 
     @property
     def linear(self) -> Linear:
@@ -197,7 +195,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
     def run(self) -> None:
         self.train()
         with suppress(TimeLimitError), self.clock.until(lambda: self.end):
-            self.evaluation = evaluate_linear(self.D, self.linear, self.objective)
+            self.evaluation = evaluate_linear(self.D, self.linear, self.learner.steps)
 
     def train(self) -> None:
         """Make all epochs and Newton steps, or those that time allows."""
@@ -206,8 +204,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
                 lambda: (self.training_end if self.has_model else self.clock.end) - RESERVED_SECONDS
             ):
                 self._make_epochs()
-                if self.objective.share is not None:
-                    self.found = with_share_outside(self.D, self.linear, self.objective.share)
+                if self.learner.steps.share is not None:
+                    self.found = with_share_outside(self.D, self.linear, self.learner.steps.share)
                 if self.params.gap is not None:
                     self._reach(self.params.gap)
         except TimeLimitError:
@@ -217,7 +215,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
 
     def _make_epochs(self) -> None:
         rows, held_out = _split(self.D, self.params.early_stopping, self.rng)
-        learner, epochs, lowest = self.learner, self.params.epochs, math.inf
+        learner, epochs, lowest = self.learner, self.params.epochs, inf
         assert epochs is not None, "params.resolved() comes first"
         if not learner.steps.averages:
             learner.steps = replace(learner.steps, horizon=float(epochs * rows.n))
@@ -228,8 +226,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
             loss, falls = None, True
             if held_out is not None:
                 linear = learner.linear
-                found = evaluate_linear(held_out, linear, self.objective)
-                loss = self.objective.total(found, linear) / found.weight
+                found = evaluate_linear(held_out, linear, self.learner.steps)
+                loss = self.learner.steps.total(found, linear) / found.weight
                 if falls := loss < lowest:
                     lowest, self.found = loss, linear
             emit(
@@ -238,7 +236,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
                     seconds=self.clock.seconds,
                     rows=rows.n,
                     loss=progressive_loss,
-                    errors=None if self.objective.is_regression else errors,
+                    errors=errors,
                     held_out=loss,
                     bytes_moved=self.D.executor.bytes_moved,
                 )
@@ -249,11 +247,17 @@ class LinearTrainingRun(FileRun[SgdParams]):
 
     def _reach(self, gap: float) -> None:
         """Make Newton steps until the duality gap, or as many as are allowed."""
-        C, most = self.trainer.cost_and_lambda(self.params)[0], self.params.max_iterations
-        bias, start, moments = not self.params.no_bias, self.learner.linear, self.moments
-        memory = self.trainer.job.resources.memory // 4
+        learner, most = self.learner, self.params.max_iterations
         for found in newton.minimise(
-            self.D, self.objective, C, start, gap, moments, bias=bias, most=most, memory=memory
+            self.D,
+            learner.steps,
+            self.trainer.cost_and_lambda(self.params)[0],
+            learner.linear,
+            gap,
+            self.moments,
+            bias=not self.params.no_bias,
+            most=most,
+            memory=self.trainer.job.resources.memory // 4,
         ):
             self.last_step, self.found = found, found.linear
         if found.gap <= gap:
@@ -268,14 +272,13 @@ class LinearTrainingRun(FileRun[SgdParams]):
         return self.learner.steps_made > 0 or self.found is not None
 
     def outcome(self, stopped: Stopped) -> Trained:
-        found, regression = self.evaluation, self.objective.is_regression
-        C, linear = self.trainer.cost_and_lambda(self.params)[0], self.linear
+        found, objective, linear = self.evaluation, self.learner.steps, self.linear
         steps, progressive_loss, errors = self.progressive or self.learner.progressive()
         known: dict[str, Any] = {}
         if found is not None:
-            loss = self.objective.total(found, linear)
-            primal = float(np.square(linear.w).sum() / 2 + C * loss)
-            wrong = "squared_error" if regression else "error"
+            C = self.trainer.cost_and_lambda(self.params)[0]
+            primal = float(np.square(linear.w).sum() / 2 + C * objective.total(found, linear))
+            wrong = "squared_error" if objective.is_regression else "error"
             known = {
                 "primal": primal,
                 "J": primal / (C * found.weight),
@@ -288,7 +291,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
             model=self.name,
             steps=self.learner.steps_made,
             progressive_loss=progressive_loss if steps else None,
-            progressive_errors=errors if steps and not regression else None,
+            progressive_errors=errors,
             cross_validation=self.cross_validation,
             stopped=str(stopped),
             seconds=self.clock.seconds,
@@ -303,7 +306,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
         return {
             "primal": outcome.primal,
             **({} if outcome.dual is None else {"dual": outcome.dual}),
-            **({} if math.isnan(outcome.gap) else {"gap": outcome.gap}),
+            **({} if isnan(outcome.gap) else {"gap": outcome.gap}),
             "violators": outcome.violators,
             **({} if self.groups == 1 else {"averaged": self.groups}),
             "stopped": outcome.stopped,
@@ -319,74 +322,59 @@ class LinearTrainingRun(FileRun[SgdParams]):
         return LinearModel(
             w=self.linear.w,
             b=self.linear.b,
-            solver=self.objective.solver,
+            solver=self.learner.steps.solver,
             mapping=self.trainer.map_of(self.params),
             features=self.D.summary.features,
             **common,
         )
 
 
-def objective_of(D: Dataset, labels: tuple[str, ...], params: SgdParams) -> LinearObjective:
-    """Return the losses of the rows of D.
+def _first_learner(
+    D: Dataset, labels: tuple[str, ...], params: SgdParams, R2: float, seed: int
+) -> Learner:
+    """Return a learner of the rows before its first step.
 
-    D : all rows or a view of them; labels : of all rows. Raises ParameterError for weights of
-    labels that the data does not have.
-    """
-    if params.task == "svr":
-        loss = "squared-hinge" if params.squares_loss else "hinge"
-        return LinearObjective(weights=np.ones(1), loss=loss, epsilon=params.epsilon)
-    assert params.loss
-    if params.has_share:
-        # Schoelkopf et al. 2001: nu/2 |w|^2 + nu b + mean max(0, -f).
-        assert params.nu
-        return LinearObjective(weights=np.ones(1), loss=OUTSIDE, origin=params.nu)
-    if params.task == "one-class":
-        # MADlib: every row is positive, the origin is the only negative, both sides have the same
-        # weight.
-        n = D.total_weight()
-        half = (n + 1) / (2 * n)
-        return LinearObjective(weights=np.array([half]), loss=params.loss, origin=half)
-    weights = class_weights(params.weights, labels, _class_sizes(D).tolist())
-    crammer_singer = params.multiclass == "crammer-singer" and len(labels) > 2
-    return LinearObjective(
-        weights=np.array(weights), loss=params.loss, crammer_singer=crammer_singer
-    )
+    D : all rows or a view of them; labels : of all rows; R2 : mean of |x|^2. Raises ParameterError
+    for weights of labels that the data does not have.
 
-
-def _class_sizes(D: Dataset) -> np.ndarray:
-    """Return the weight of the rows of each class, their number without weights, (classes,)."""
-    assert D.targets is not None
-    # targets map the numbers of the file to class indices; this is the inverse.
-    return np.array(D.summary.total_weight_by_class, float)[np.argsort(D.targets)]
-
-
-def _first_steps(
-    D: Dataset, objective: LinearObjective, params: SgdParams, R2: float, seed: int
-) -> tuple[SgdSchedule, np.ndarray | None]:
-    """Return how steps are made, and b at the start, (K,) float64 or None for zero.
-
-    For classes this b has the lowest loss without features: the log odds of the classes for the
-    logistic loss, and the minimum of the squared hinge for both hinges.
+    For classes the first b has the lowest loss without features: the log odds of the classes for
+    the logistic loss, and the minimum of the squared hinge for both hinges.
     """
     # The first step is divided by the length of the mean step, relative to that of a row of weight
     # 1. The mean is weighted by the rows' weights: a row of weight 100 makes a step 100 times as
     # long, and counts 100 times. It is multiplied by the expected spread of f, divided by the slope
     # of the loss at that distance; for a squared loss the two cancel.
     n, weight, b, spread, mean_step = D.n, D.total_weight(), None, 1.0, 1.0
+    lambda_, loss = params.cost_and_lambda(weight)[1], params.loss or "hinge"
     if params.task == "svr":
+        loss = "squared-hinge" if params.squares_loss else "hinge"
+        objective = LinearObjective(weights=np.ones(1), loss=loss, epsilon=params.epsilon)
         y = D.points(D.sample(Draw(seed, 0), sgd.SAMPLE)).y
         b = np.array([0.0 if params.no_bias else median(y)])
-        spread = 1.0 if objective.is_squared else float(np.abs(y - b[0]).mean()) or 1.0
-    elif params.task == "svc":
-        sizes, weights = _class_sizes(D), objective.weights
+        spread = 1.0 if params.squares_loss else float(np.abs(y - b[0]).mean()) or 1.0
+    elif params.has_share:
+        # Schoelkopf et al. 2001: nu/2 |w|^2 + nu b + mean max(0, -f).
+        objective = LinearObjective(weights=np.ones(1), loss=OUTSIDE, origin=lambda_)
+    elif params.task == "one-class":
+        # MADlib: every row is positive, the origin is the only negative, both sides have the same
+        # weight.
+        half = (weight + 1) / (2 * weight)
+        objective = LinearObjective(weights=np.array([half]), loss=loss, origin=half)
+    else:
+        assert D.targets is not None
+        # targets map the numbers of the file to class indices; this is the inverse.
+        sizes = np.array(D.summary.total_weight_by_class, float)[np.argsort(D.targets)]
+        weights = np.array(class_weights(params.weights, labels, sizes.tolist()))
+        at_once = params.multiclass == "crammer-singer" and len(labels) > 2
+        objective = LinearObjective(weights=weights, loss=loss, crammer_singer=at_once)
         mean_step = float(sizes @ weights**2 / (sizes @ weights))
-        if not (objective.crammer_singer or params.no_bias):
+        if not (at_once or params.no_bias):
             p = weights * sizes / (weights * sizes).sum()
-            b = np.log(p / (1 - p)) if objective.loss == "log" else 2 * p - 1
+            b = np.log(p / (1 - p)) if loss == "log" else 2 * p - 1
             b = b[:1] if len(b) == 2 else b
-    lambda_, eta0 = params.cost_and_lambda(weight)[1], spread / (R2 * mean_step)
+    eta0 = spread / (R2 * mean_step)
     bias_rate = 0.0 if params.no_bias else BIAS_RATE * R2
-    if objective.share is not None:
+    if params.has_share:
         # The objective is homogeneous: f and the steps of w scale with 1 / lambda. The steps of b
         # stay as they are.
         bias_rate *= lambda_
@@ -403,7 +391,7 @@ def _first_steps(
         # Divided by their mean, the weights of all rows sum to n: an epoch has n steps.
         mean_weight=weight / n if D.summary.weighted else None,
     )
-    return steps, b
+    return Learner.new(steps, D.d, b)
 
 
 def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Dataset | None]:
@@ -633,15 +621,15 @@ class UpdateRun(TrainingRun):
         learner.learn(Batch(rows.indptr, columns, rows.values, y, order, rows.weights))
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
         if learner.steps_made >= max(2 * self.reported[0], 1):
-            steps, loss, errors = learner.progressive(self.reported)
+            last, loss, errors = learner.progressive(self.reported)
             self.reported = learner.sums
             emit(
                 Updated(
                     seconds=self.clock.seconds,
                     rows=learner.steps_made,
-                    last=steps,
+                    last=last,
                     loss=loss,
-                    errors=None if self.old.is_regression else errors,
+                    errors=errors,
                 )
             )
         self._checkpoint_if_due()
@@ -658,12 +646,10 @@ class UpdateRun(TrainingRun):
         return columns.astype(np.int32)
 
     def _checkpoint_if_due(self) -> None:
-        rows, since = self.written
-        new = self.learner.steps_made - rows
-        if self.checkpoint is None or not new:
-            return
-        waited = new if isinstance(self.checkpoint, int) else time.perf_counter() - since
-        if waited >= self.checkpoint:
+        rows, moment = self.written
+        new, waited = self.learner.steps_made - rows, time.perf_counter() - moment
+        due = self.checkpoint or inf
+        if new and (new if isinstance(due, int) else waited) >= due:
             self._write("checkpoint")
             self.written = self.learner.steps_made, time.perf_counter()
 
@@ -677,7 +663,7 @@ class UpdateRun(TrainingRun):
             model=self.path or IN_MEMORY,
             steps=steps,
             progressive_loss=loss if steps else None,
-            progressive_errors=errors if steps and not self.old.is_regression else None,
+            progressive_errors=errors,
             stopped=str(stopped),
             seconds=self.clock.seconds,
         )
@@ -735,9 +721,8 @@ def _rows_in_memory(arrays: Arrays, old: LinearModel) -> Generator[RawChunk, Non
         labels="class" if classes else "number", any_label=classes, zero_based=old.zero_based
     )
     summary, store = in_memory.read(arrays, options)
-    places = {label: index for index, label in enumerate(map(label_value, old.labels))}
-    places |= {label: index for index, label in enumerate(old.labels)}
-    found = [places.get(label, places.get(label_value(label))) for label in summary.labels]
+    places = {label_value(label): index for index, label in enumerate(old.labels)}
+    found = [places.get(label_value(label)) for label in summary.labels]
     if None in found and not old.is_one_class:
         known, other = ", ".join(old.labels), summary.labels[found.index(None)]
         raise ContentError(f"y: expected one of the labels {known}, found {other}")
