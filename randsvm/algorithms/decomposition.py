@@ -170,9 +170,8 @@ def start_of_fold(solution: SavedSolution) -> Start:
         if saved.float64:
             scan.refine()
         is_precise_enough = saved.float64 or scan.kernel_layout.dtype is np.float32
-        u = saved.u if is_precise_enough else None
-        scan.continue_from(saved.coefficients, u, saved.absolute, saved.added)
-        return feasible_step(scan, float(np.abs(saved.coefficients.beta).sum()))
+        scan.continue_from(saved.beta, saved.sums if is_precise_enough else None, saved.added)
+        return feasible_step(scan, float(np.abs(saved.beta).sum()))
 
     return start
 

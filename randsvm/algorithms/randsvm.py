@@ -37,7 +37,6 @@ from randsvm.data.sampling import Permuter
 from randsvm.kernels.expansion import Expansion
 from randsvm.parameters.svm import Problem
 from randsvm.svm.blocks import BlockChoice
-from randsvm.svm.running_values import Coefficients
 from randsvm.svm.scan import Scan, ScanResult
 from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import svmlearn
@@ -170,14 +169,12 @@ def start_on_inner_set(whole_scan: Scan, solution: KernelSolution, A: np.ndarray
     rows = np.searchsorted(A, solution.rows)
     free = rows[solution.unbounded]
     W = WorkingSet(free, free, pairs=True)
-    coefficients = whole_scan.coefficients
-    held = np.array_equal(solution.rows, coefficients.rows)
-    if not (held and np.array_equal(solution.beta, coefficients.beta)):
+    if not whole_scan.holds(solution):
         return lambda scan: (Step(scan.points(rows), solution.beta), W)
-    u = whole_scan.u_of(A)
+    beta, u = replace(solution, rows=rows).dense(len(A)), whole_scan.u_of(A)
 
     def start(scan: Scan) -> tuple[Step, WorkingSet]:
-        scan.continue_from(Coefficients(rows, solution.beta), u)
+        scan.continue_from(beta, u[None])
         return unchanged(scan)[0], W
 
     return start

@@ -106,7 +106,7 @@ class ResidualQuery:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the residual of each row as computed, by how much it may rise, and the error of
         u; (m,) float64 each. own_error: see Sharpened."""
-        size = self.total if values.absolute is None else values.absolute[rows]
+        size = self.total if len(values.sums) == 1 else values.sums[1, rows]
         bound = self.error if own_error is None else own_error(values.rows[rows])
         error = np.minimum(bound.of(size, self.total), LARGEST_ERROR)
         return self.residuals(values, rows, values.u[rows], error)

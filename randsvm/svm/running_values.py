@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
@@ -28,7 +28,7 @@ from randsvm.parameters.svm import Problem
 from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
-from randsvm.svm.solution import ReducedMachine, one_class_floor
+from randsvm.svm.solution import KernelSolution, ReducedMachine, one_class_floor
 from randsvm.svm.subproblem_qp import KernelValues
 from randsvm.svm.tasks import Task, task_of
 
@@ -71,24 +71,27 @@ class MemoryBudget:
 class ShardValues:
     """u and beta of every row of a shard, (m,) float64 each.
 
-    absolute : (m,) float64, the sum of |difference_j K(z_j, .)| over everything that was added to
-    u, for float32 sums of rbf; None: it was not needed.
+    sums : (1, m) or (2, m) float64, what was added up: u; for float32 sums of rbf also
+    sum |difference_j K(z_j, .)| over everything that was added to u.
     budget: for rows that stay laid out from one pass to the next; it changes the time and no
     result.
     """
 
     def __init__(self, D: Dataset, budget: MemoryBudget, shard: Shard) -> None:
         self.D, self.budget, self.shard = D, budget, shard
-        self.u, self.beta = np.zeros(len(self)), np.zeros(len(self))
-        self.absolute: np.ndarray | None = None
-        # The rows in a layout, and their size in bytes.
-        self._kept: tuple[Layout, list[RowBlock], int] | None = None
+        self.sums, self.beta = np.zeros((1, len(self))), np.zeros(len(self))
+        # The rows in a layout of this type of numbers, and their size in bytes.
+        self._kept: tuple[type, list[RowBlock], int] | None = None
         # Number of a basis or 0, its kernel values with the rows, and the bytes reserved for them;
         # see algorithms/reduced_set.py.
         self.basis_values: tuple[int, list[np.ndarray], int] = 0, [], 0
 
     def __len__(self) -> int:
         return self.shard.stop - self.shard.start
+
+    @property
+    def u(self) -> np.ndarray:
+        return self.sums[0]
 
     @property
     def rows(self) -> CsrMatrix:
@@ -114,32 +117,21 @@ class ShardValues:
         within = self.shard.within(rows)
         self.beta[rows[within] - self.shard.start] = beta[within]
 
-    def begin(
-        self,
-        rows: np.ndarray,
-        beta: np.ndarray,
-        u: np.ndarray | None = None,
-        absolute: np.ndarray | None = None,
-    ) -> None:
+    def begin(self, rows: np.ndarray, beta: np.ndarray, sums: np.ndarray | None) -> None:
         """Set beta of some rows of D, and 0 for all others, and the sums that were added up.
 
-        u, absolute : (n,) float64; u None: nothing was added.
+        sums : (1, n) or (2, n) float64; None: nothing was added.
         """
-        own = slice(self.shard.start, self.shard.stop)
         self.beta.fill(0.0)
         self.set_coefficients(rows, beta)
-        self.u[:] = 0.0 if u is None else u[own]
-        self.absolute = None if absolute is None else absolute[own].copy()
+        own = slice(self.shard.start, self.shard.stop)
+        self.sums = np.zeros((1, len(self))) if sums is None else sums[:, own].copy()
 
-    def u_of(self, rows: np.ndarray | None) -> list[np.ndarray]:
-        """Return u of some rows, ascending; None: of all."""
+    def sums_of(self, rows: np.ndarray | None) -> list[np.ndarray]:
+        """Return `sums` of some rows, ascending; None: of all."""
         if rows is None:
-            return [self.u.copy()]
-        return [self.u[rows[self.shard.within(rows)] - self.shard.start]]
-
-    def absolute_part(self) -> list[np.ndarray | None]:
-        """Return `absolute`."""
-        return [None if self.absolute is None else self.absolute.copy()]
+            return [self.sums.copy()]
+        return [self.sums[:, rows[self.shard.within(rows)] - self.shard.start]]
 
     def near_margin(self, task: Task, b: float, distance: float) -> list[np.ndarray]:
         """Return the support vectors and the rows at most `distance` beyond the margin, (m,) int64.
@@ -152,70 +144,45 @@ class ShardValues:
         return [np.flatnonzero(kept) + self.shard.start]
 
     def add(self, expansion: Expansion) -> None:
-        """Add the expansion to u, and a second sum to `absolute` if it has one.
-
-        Raises ParameterError if a value exceeds float64.
-        """
+        """Add the expansion to the sums. Raises ParameterError if u exceeds float64."""
         if not expansion.sum_shape:
             self._add(expansion, self.u)
         else:
-            sums = np.zeros((len(self), 2))
-            self._add(expansion, sums)
-            self.u += sums[:, 0]
-            self.absolute = sums[:, 1] + (0.0 if self.absolute is None else self.absolute)
+            added = np.zeros((len(self), *expansion.sum_shape))
+            self._add(expansion, added)
+            added[:, : len(self.sums)] += self.sums.T
+            self.sums = added.T.copy()
         check_finite(self.u, expansion.layout.kernel)
 
     def _add(self, expansion: Expansion, u: np.ndarray) -> None:
-        D = self.D
-        if expansion.layout.kernel.linear or D.mapping is not None:
+        D, layout = self.D, expansion.layout
+        if layout.kernel.linear or D.mapping is not None:
             for chunk in D.chunks(self.shard):
                 at = chunk.start - self.shard.start
                 u[at : at + len(chunk.y)] += expansion.values(chunk.X)
-            return
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self._kept is not None and self._kept[0].dtype is not expansion.layout.dtype:
-                self.budget.release(self._kept[2])
-                self._kept = None
-            expansion.add(u, self._rows(expansion.layout) if self._kept is None else self._kept[1])
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                expansion.add(u, self._rows(layout))
 
     def _rows(self, layout: Layout) -> Iterable[RowBlock]:
         """Return the rows in a layout; keep them if the budget allows."""
+        if self._kept is not None:
+            dtype, blocks, size = self._kept
+            if dtype is layout.dtype:
+                return blocks
+            self.budget.release(size)
+            self._kept = None
         made = layout.rows(self.rows)
         if self.budget.left <= 0:
             return made
         blocks = list(made)
         size = sum(row_block_bytes(block) for block in blocks)
         if self.budget.reserve(size):
-            self._kept = layout, blocks, size
+            self._kept = layout.dtype, blocks, size
         return blocks
 
 
 # --- all shards ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Coefficients:
-    """beta of the support vectors. rows : (m,) int64, ascending; beta : (m,) float64."""
-
-    rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    beta: np.ndarray = field(default_factory=lambda: np.empty(0))
-
-    def of(self, rows: np.ndarray) -> np.ndarray:
-        """Return beta of any rows, (k,) float64."""
-        if not len(self.rows):
-            return np.zeros(len(rows))
-        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        return np.where(self.rows[at] == rows, self.beta[at], 0.0)
-
-    def after(self, rows: np.ndarray, beta: np.ndarray) -> Coefficients:
-        """Return the coefficients with new ones for these rows, ascending; beta may be 0."""
-        if not len(self.rows):
-            return Coefficients(rows[beta != 0], beta[beta != 0])
-        others = ~np.isin(self.rows, rows, assume_unique=True)
-        every = np.concatenate([self.rows[others], rows[beta != 0]])
-        values = np.concatenate([self.beta[others], beta[beta != 0]])
-        order = np.argsort(every, kind="stable")
-        return Coefficients(every[order], values[order])
 
 
 class Added(NamedTuple):
@@ -238,16 +205,19 @@ NOTHING_ADDED = Added()
 class SavedSolution:
     """A solution that scans of the same rows continue from.
 
-    u, absolute : (n,) float64, see ShardValues. added: see RunningValues. float64: whether u comes
-    from float64 sums. bounds: of |beta|, see Problem.
+    beta : (n,) float64. sums : (1, n) or (2, n) float64, see ShardValues. added: see RunningValues.
+    float64: whether the sums are those of float64. bounds: of |beta|, see Problem.
     """
 
-    coefficients: Coefficients
-    u: np.ndarray
-    absolute: np.ndarray | None
+    beta: np.ndarray
+    sums: np.ndarray
     added: Added
     float64: bool
     bounds: tuple[float, float]
+
+    @property
+    def u(self) -> np.ndarray:
+        return self.sums[0]
 
     def best_factor(self, problem: Problem, y: np.ndarray) -> float:
         """Return the multiple of these coefficients that has the largest D of those within the
@@ -256,23 +226,18 @@ class SavedSolution:
         D(s beta) = s linear - s^2 / 2 |w|^2. Where most coefficients are bounded, the best multiple
         is in proportion to C. Where most are unbounded, it is little above 1.
         """
-        most, rows = problem.bounds[0] / self.bounds[0], self.coefficients.rows
+        most, rows = problem.bounds[0] / self.bounds[0], np.flatnonzero(self.beta)
         if most == 1.0 or not len(rows):
             return most
-        linear = task_of(problem).linear(y[rows], self.coefficients.beta)
-        norm = float(self.coefficients.beta @ self.u[rows])
+        beta = self.beta[rows]
+        linear, norm = task_of(problem).linear(y[rows], beta), float(beta @ self.u[rows])
         return min(most, linear / norm) if linear > 0 and norm > 0 else most
 
     def times(self, factor: float) -> SavedSolution:
-        """Return the multiple of this solution, which rounds beta and u once more."""
-        coefficients, added = self.coefficients, self.added
-        return replace(
-            self,
-            coefficients=Coefficients(coefficients.rows, factor * coefficients.beta),
-            u=factor * self.u,
-            absolute=None if self.absolute is None else factor * self.absolute,
-            added=Added(added.passes + 2, added.centres, factor * added.total),
-        )
+        """Return the multiple of this solution, which rounds beta and the sums once more."""
+        passes, centres, total = self.added
+        added = Added(passes + 2, centres, factor * total)
+        return replace(self, beta=factor * self.beta, sums=factor * self.sums, added=added)
 
 
 class RunningValues:
@@ -289,10 +254,10 @@ class RunningValues:
 
     These change from round to round:
 
-    coefficients: of the support vectors
+    beta : (n,) float64, the coefficients
     task: with the tube last found
     b: the offset last found
-    settled: u is that of the coefficients; False while these change, and if that was broken off
+    settled: u is that of beta; False while these change, and if that was broken off
     slack: `Task.absolute_sum` less sum |beta| of nu-SVR
     windows: where the next scan expects the offset of each group of the task
     kernel_layout: how rows are laid out for sums and kernel values, and the precision of the sums
@@ -322,7 +287,7 @@ class RunningValues:
         self.floor = _floor(D, problem, Kernel.of(problem))
         self.task, self.b, self.slack = task_of(problem), 0.0, 0.0
         self.windows = tuple(Window() for _ in self.task.groups)
-        self.coefficients, self.added = Coefficients(), NOTHING_ADDED
+        self.beta, self.added = np.zeros(D.n), NOTHING_ADDED
         self.reduced: ReducedMachine | None = None
         self._begin(layout_bytes, float64)
 
@@ -350,19 +315,26 @@ class RunningValues:
 
     def u_of(self, rows: np.ndarray | None, stage: str | None = None) -> np.ndarray:
         """Return u of some rows, ascending, (m,) float64; None: of all. stage: see ask."""
-        return np.concatenate(self.ask(partial(ShardValues.u_of, rows=rows), stage))
+        return self._sums_of(rows, stage)[0]
+
+    def _sums_of(self, rows: np.ndarray | None, stage: str | None = None) -> np.ndarray:
+        query = partial(ShardValues.sums_of, rows=rows)
+        return np.concatenate(self.ask(query, stage), axis=1)
 
     @property
-    def beta(self) -> np.ndarray:
-        """Return beta of every row, (n,) float64."""
-        beta = np.zeros(self.D.n)
-        beta[self.coefficients.rows] = self.coefficients.beta
-        return beta
+    def support(self) -> np.ndarray:
+        """Return the rows of the support vectors, (m,) int64, ascending."""
+        return np.flatnonzero(self.beta)
+
+    def holds(self, solution: KernelSolution) -> bool:
+        """Return whether the coefficients are those of a solution, and u is theirs."""
+        is_same = np.array_equal(self.beta, solution.dense(self.D.n))
+        return self.settled and is_same
 
     def points(self, rows: np.ndarray) -> Points:
         """Return rows of D with their running u and beta. rows : (m,) int64, ascending."""
         u = self.u_of(rows) if len(rows) else np.empty(0)
-        return replace(self.rows(rows), u=u, beta=self.coefficients.of(rows))
+        return replace(self.rows(rows), u=u, beta=self.beta[rows])
 
     def rows(self, rows: np.ndarray) -> Points:
         """Return rows of D without u and beta. rows : (m,) int64, ascending.
@@ -376,7 +348,7 @@ class RunningValues:
             self.row_cache = RowCache(found)
             return found
         if len(missing):
-            needed = sorted_union(self.coefficients.rows, rows)
+            needed = sorted_union(self.support, rows)
             if cache.nbytes > self.max_cached_bytes and len(cache.held) > 2 * len(needed):
                 known = np.intersect1d(needed, cache.held.rows, assume_unique=True)
                 cache = RowCache(cache.points(known))
@@ -411,7 +383,8 @@ class RunningValues:
 
     def set_coefficients(self, rows: np.ndarray, beta: np.ndarray) -> None:
         """Set beta of some rows and leave u as it is. rows : (m,) int64, ascending."""
-        self.coefficients = self.coefficients.after(rows, beta)
+        self.beta = self.beta.copy()
+        self.beta[rows] = beta
         self.values.change(partial(ShardValues.set_coefficients, rows=rows, beta=beta))
 
     def advance(self, Z: CsrMatrix, difference: np.ndarray) -> None:
@@ -436,35 +409,28 @@ class RunningValues:
 
     @property
     def saved_solution(self) -> SavedSolution:
-        """The current coefficients and their u, for scans of the same rows."""
-        parts = [part for part in self.ask(ShardValues.absolute_part) if part is not None]
-        absolute = np.concatenate(parts) if parts else None
+        """The current coefficients and their sums, for scans of the same rows."""
         float64, bounds = self.kernel_layout.dtype is np.float64, self.problem.bounds
-        return SavedSolution(self.coefficients, self.u, absolute, self.added, float64, bounds)
+        return SavedSolution(self.beta, self._sums_of(None), self.added, float64, bounds)
 
     def continue_from(
-        self,
-        coefficients: Coefficients,
-        u: np.ndarray | None = None,
-        absolute: np.ndarray | None = None,
-        added: Added | None = None,
+        self, beta: np.ndarray, sums: np.ndarray | None = None, added: Added | None = None
     ) -> None:
-        """Continue from coefficients.
+        """Continue from coefficients, (n,) float64.
 
-        u : (n,) float64, their decision values; None: they are computed from scratch. absolute,
-        added: see ShardValues and RunningValues; without `added` the errors of u are unknown.
+        sums : (1, n) or (2, n) float64, see ShardValues, the first of which are decision values;
+        None: they are computed from scratch. added: see RunningValues; None: the errors of the sums
+        are unknown.
         """
-        rows, beta = coefficients.rows, coefficients.beta
-        self.coefficients, self.settled = coefficients, False
-        X, begin = self.rows(rows).X, partial(ShardValues.begin, rows=rows, beta=beta)
-        if u is None:
-            self.values.restart(begin)
+        self.beta, self.settled, rows = beta, False, np.flatnonzero(beta)
+        X, own = self.rows(rows).X, beta[rows]
+        self.values.restart(partial(ShardValues.begin, rows=rows, beta=own, sums=sums))
+        if sums is None:
             self.added, self.exact = NOTHING_ADDED, np.zeros(len(self.audit))
-            self.advance(X, beta)
+            self.advance(X, own)
         else:
-            self.values.restart(partial(begin, u=u, absolute=absolute))
-            self.exact = values_of(self.kernel_layout.in_float64, X, beta, self.audit.X)
-            self.audit_error = float(np.abs(u[self.audit.rows] - self.exact).max())
+            self.exact = values_of(self.kernel_layout.in_float64, X, own, self.audit.X)
+            self.audit_error = float(np.abs(sums[0, self.audit.rows] - self.exact).max())
             self.added = added or Added(1, len(rows), math.inf)
         self.settled = True
 
@@ -473,7 +439,7 @@ class RunningValues:
         if self.kernel_layout.dtype is np.float64:
             return False
         self.kernel_layout = self.kernel_layout.in_float64
-        self.continue_from(self.coefficients)
+        self.continue_from(self.beta)
         return True
 
     def passes_audit(self, max_violation: float) -> bool:

@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 import randsvm.svm._kkt_scan as _kkt_scan
-from randsvm.arrays import sorted_union, sum_in_order
+from randsvm.arrays import sum_in_order
 from randsvm.data.sampling import EVALUATION_DRAW, Draw, SmallestKeys
 from randsvm.events import Notice, emit_once
 from randsvm.kernels.expansion import Expansion
@@ -42,7 +42,6 @@ from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.running_values import (
     NOTHING_ADDED,
     Added,
-    Coefficients,
     RunningValues,
     ShardValues,
 )
@@ -158,10 +157,10 @@ class Scan(RunningValues):
         self.reduced = step.reduced
         self.set_coefficients(points.rows, step.beta)
         at = np.flatnonzero(step.beta != points.beta)
-        if was_settled and len(at) < len(self.coefficients.rows):
+        if was_settled and len(at) < np.count_nonzero(self.beta):
             self.advance(points.X[at], step.beta[at] - points.beta[at])
         else:
-            self.continue_from(self.coefficients)
+            self.continue_from(self.beta)
         self.settled = True
         return len(at)
 
@@ -187,7 +186,8 @@ class Scan(RunningValues):
         # The sums of beta u and of the linear terms are over all rows, the same for each group.
         _, norm, linear = map(sum_in_order, zip(*found.sums, strict=True))
         task, b = task.at(offsets)
-        beta = self.coefficients.beta
+        rows = self.support
+        beta = self.beta[rows]
         slack = task.absolute_sum_slack(beta)
         if slack:
             # P is that of the best tube. But sum |beta| may still rise, so the multiplier of its
@@ -199,7 +199,6 @@ class Scan(RunningValues):
         self.task, self.b, self.slack, self.windows = task, b, slack, tuple(windows)
         certified = self.problem.positive_semidefinite
         certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified, self.floor)
-        rows = self.coefficients.rows
         weights = None if self.weights is None else self.weights[rows]
         solution = KernelSolution(
             rows, beta, b, self.problem, tube=task.tube, norm=norm, weights=weights
@@ -238,7 +237,7 @@ class Scan(RunningValues):
         if math.isinf(self.added.total):
             # Values that were taken over have no known bound.
             self.return_to(solution)
-            self.continue_from(self.coefficients)
+            self.continue_from(self.beta)
             self.latest = None
         solution, V = self.examine(solution)
         running = V.certificate
@@ -301,7 +300,7 @@ class Scan(RunningValues):
         size = self.task.absolute_sum
         if self.problem.task != "nu-svc" or not size:
             return 0.0
-        return 2 * abs(math.fsum([size, *(-np.abs(self.coefficients.beta)).tolist()])) / size
+        return 2 * abs(math.fsum([size, *(-np.abs(self.beta[self.support])).tolist()])) / size
 
     @property
     def _task_of_primal(self) -> Task:
@@ -356,18 +355,15 @@ class Scan(RunningValues):
 
         None: to coefficients 0.
         """
-        now, then = self.coefficients, Coefficients()
-        if solution is not None:
-            then = Coefficients(solution.rows, solution.beta)
-        rows = sorted_union(now.rows, then.rows)
+        then = np.zeros(self.D.n) if solution is None else solution.dense(self.D.n)
+        rows = np.flatnonzero((self.beta != 0) | (then != 0))
         reduced = solution if isinstance(solution, ReducedMachine) else None
-        return Step(replace(self.rows(rows), beta=now.of(rows)), then.of(rows), reduced=reduced)
+        return Step(replace(self.rows(rows), beta=self.beta[rows]), then[rows], reduced=reduced)
 
     def return_to(self, solution: KernelSolution) -> None:
         """Make the step to an earlier solution; see `make_step`."""
-        now = self.coefficients
-        is_same = now.rows is solution.rows and now.beta is solution.beta
-        if not (is_same and self.settled):
+        is_reduced = self.reduced is not None or isinstance(solution, ReducedMachine)
+        if is_reduced or not self.holds(solution):
             self.make_step(self.step_to(solution))
 
     def completed(self, SV: KernelSolution) -> KernelSolution:

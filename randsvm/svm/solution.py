@@ -40,6 +40,12 @@ class KernelSolution:
     def __len__(self) -> int:
         return len(self.beta)
 
+    def dense(self, n: int) -> np.ndarray:
+        """Return beta of every row of D, (n,) float64."""
+        beta = np.zeros(n)
+        beta[self.rows] = self.beta
+        return beta
+
     def has_coefficients_of(self, other: KernelSolution) -> bool:
         """Return whether both have the same coefficients."""
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.beta, other.beta)

@@ -26,7 +26,7 @@ from randsvm.kernels.layouts import RowSizes, choose_layout
 from randsvm.parameters.svm import Problem
 from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS, kernel_centres, kernel_values
 from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr
-from randsvm.svm.running_values import Added, Answer, Coefficients
+from randsvm.svm.running_values import Added, Answer
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import KernelValues, submatrix
@@ -158,7 +158,7 @@ class WholeScan(Scan):
         y, n, zero = self.D.labels(), self.D.n, np.zeros(self.D.n)
         self.audit = Points(np.arange(n), self.matrix.X[self.at], y, weights=self.weights)
         self.values = SimpleNamespace(
-            rows=self.audit.X, y=y, weights=self.weights, u=zero, beta=zero, absolute=None,
+            rows=self.audit.X, y=y, weights=self.weights, u=zero, beta=zero, sums=zero[None],
             shard=Shard(0, 0, n),
         )  # fmt: skip
         self.kernel_layout = self.matrix.exact_layout
@@ -183,19 +183,20 @@ class WholeScan(Scan):
             return super().shared_gram(points)
         return KernelValues(self.matrix.K, self.at[points.rows], self.matrix.nodes)
 
-    def continue_from(self, coefficients: Coefficients, *known: object) -> None:
-        """Continue from coefficients. known: their u, which is computed anew."""
-        rows, beta, values = coefficients.rows, coefficients.beta, self.values
+    def continue_from(self, beta: np.ndarray, *known: object) -> None:
+        """Continue from coefficients, (n,). known: their u, which is computed anew."""
+        rows, values = np.flatnonzero(beta), self.values
         # A sum that adds up its values one by one rounds as one that takes a pass for each.
-        self.added = Added(len(rows), len(rows), float(np.abs(beta).sum()))
-        self.coefficients, self.latest = coefficients, None
-        values.u = self.matrix.products(self.audit.X, self.at, self.at[rows], beta)
-        values.beta = self.beta
+        self.added = Added(len(rows), len(rows), float(np.abs(beta[rows]).sum()))
+        self.beta, self.latest = beta, None
+        values.u = self.matrix.products(self.audit.X, self.at, self.at[rows], beta[rows])
+        values.sums, values.beta = values.u[None], beta
 
     def make_step(self, step: Step) -> int:
-        rows, beta = step.points.rows, step.beta
-        self.continue_from(self.coefficients.after(rows, beta))
-        return int(np.count_nonzero(beta != step.points.beta))
+        beta = self.beta.copy()
+        beta[step.points.rows] = step.beta
+        self.continue_from(beta)
+        return int(np.count_nonzero(step.beta != step.points.beta))
 
     def forget(self) -> None:
         """Free the memory of the matrix, unless others share it."""

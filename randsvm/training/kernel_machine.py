@@ -118,7 +118,7 @@ def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
     nearly_all = len(solution) >= MEMORISED_PART * scan.D.n or problem.prediction_type == "svr"
     if problem.kernel != "rbf" or scan.D.n < MIN_JUDGED_ROWS or not nearly_all:
         return None
-    beta = scan.coefficients.of(audit.rows)
+    beta = scan.beta[audit.rows]
     others = u - beta  # K(x, x) = 1
     typical = median(np.abs(others - median(others)))
     return OVERFITTED if typical < MAX_CONTRIBUTION * median(np.abs(beta)) else None

@@ -40,7 +40,6 @@ from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of, side_weights
 from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS, kernel_centres
-from randsvm.svm.running_values import Coefficients
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine, Step
 from randsvm.svm.whole import KernelMatrix
@@ -476,7 +475,9 @@ class OldModel:
                 factor = subtask.problem.absolute_sum / np.abs(every).sum()
 
             def start(scan: Scan) -> tuple[Step, WorkingSet]:
-                scan.continue_from(Coefficients(own_rows, beta * factor))
+                scaled = np.zeros(scan.D.n)
+                scaled[own_rows] = beta * factor
+                scan.continue_from(scaled)
                 return feasible_step(scan)
 
             return start

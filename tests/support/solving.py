@@ -17,7 +17,6 @@ from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.projection import clipped, with_sum, with_sums_by_violation
 from randsvm.svm.running_values import (
     Added,
-    Coefficients,
     MemoryBudget,
     RunningValues,
     ShardValues,

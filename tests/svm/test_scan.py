@@ -17,7 +17,6 @@ from solving import (
     Added,
     Basis,
     Certificate,
-    Coefficients,
     Kernel,
     KernelMatrix,
     MemoryBudget,
@@ -154,8 +153,7 @@ def test_an_evaluation_sums_again_what_was_taken_over(made):
     """The values that are taken over may be off."""
     with case(*made("two_gaussians", 450), problem(), float64=True) as one:
         beta = chain(one)[1]
-        rows = np.flatnonzero(beta)
-        one.scan.continue_from(Coefficients(rows, beta[rows]), one.K @ beta + 2e-4)
+        one.scan.continue_from(beta, (one.K @ beta + 2e-4)[None])
         solution, _ = one.scan.find_violators(KEEP_ALL)
         assert one.u == pytest.approx(one.K @ beta + 2e-4, abs=1e-5)
         *_, (evaluated, V) = one.scan.evaluations(solution)
@@ -260,7 +258,7 @@ def test_a_sample_bounds_what_rounding_changes(made, share):
         solution, _ = one.scan.after(one.step(beta), KEEP_ALL)
         u, off = one.K @ beta, share * error * (np.arange(450) % 3 - 1)
         rows = np.flatnonzero(beta)
-        one.scan.continue_from(Coefficients(rows, beta[rows]), u + off)
+        one.scan.continue_from(beta, (u + off)[None])
         query = ResidualQuery(one.scan.task, solution.b, SumError(0.0, error), 1.0)
         layout, some = one.scan.kernel_layout.in_float64, beta[rows]
         sizes = np.column_stack([some, np.abs(some)])
@@ -303,9 +301,7 @@ def test_rows_are_computed_at_once_where_float32_bounds_nothing(made, set_sizes)
     with case(*made("two_gaussians", 450), problem(C=1e4)) as one:
         beta = one.some(0)
         rows = np.flatnonzero(beta)
-        one.scan.continue_from(
-            Coefficients(rows, beta[rows]), one.K @ beta, added=Added(1, len(rows), 1e12)
-        )
+        one.scan.continue_from(beta, (one.K @ beta)[None], Added(1, len(rows), 1e12))
         solution, _ = one.scan.find_violators(KEEP_ALL)
         first, second = one.scan.evaluations(solution, 1e-3)
         assert first[1].certificate.gap == np.inf
@@ -380,7 +376,7 @@ def test_sums_over_nonzeros_in_float64_lose_no_digits(tmp_path, size, over_nonze
         matrix, beta = KernelMatrix(one.D, one.problem), one.some(0, m=200)
         assert isinstance(matrix.exact_layout, layouts.Nonzeros) is over_nonzeros
         scan = WholeScan(one.D, one.problem, matrix, matrix.place)
-        scan.continue_from(Coefficients(np.flatnonzero(beta), beta[beta != 0]))
+        scan.continue_from(beta)
         K = np.exp(-gamma * np.square(X[:, None] - X).sum(axis=2))
         assert np.abs(scan.u - K @ beta).max() <= 1e-11
 
