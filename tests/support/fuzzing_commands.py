@@ -7,7 +7,6 @@ import math
 import os
 import random
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ from randsvm.models.model_text import load
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import KernelParams
 from randsvm.training.job import Job
-from randsvm.training.search import CandidateScores
+from randsvm.training.search import Candidate, Scores
 
 Damage = Callable[[bytes, random.Random], bytes]
 
@@ -66,17 +65,15 @@ class Logs:
         self.path.write_bytes(content)
         job = Job(search=Search(folds=(2, 1), earlier=partial(read_trials, str(self.path))))
         words = lambda params, job: self.words[params.C]  # noqa: E731
-        fits: Any = nullcontext
-        candidate_scores: Any = CandidateScores(self.D, KernelParams(), fits, job, words, math.inf)
-        # No fold is fitted: what the log lacks stays without a score.
-        candidate_scores._race = lambda own, rows: nullcontext(
-            SimpleNamespace(families=[[i] for i in range(len(own))], scored=lambda *_: iter(()))
-        )
-        there = {configuration for configuration, digest in candidate_scores.logged}
-        known = [one for one in self.candidates if " ".join(self.words[one.C]) in there]
-        same = {digest for _, digest in candidate_scores.logged} == {self.D.summary.digest}
-        candidate_scores.stage(known if same else [], self.D.n)
-        for one in candidate_scores.ranked:
+        fits: Any = None  # No fold is fitted: what the log lacks stays without a score.
+        scores: Any = Scores(self.D, KernelParams(), fits, job, words, math.inf)
+        candidates = [
+            Candidate(number, one, " ".join(self.words[one.C]))
+            for number, one in enumerate(self.candidates)
+        ]
+        for one, result in scores._usable_results(candidates).items():
+            scores._emit_tried(one, number=1, of=2, resumed=True, **result)
+        for one in scores.ranked:
             assert all(isinstance(score, float | int) for score in [*one.scores, one.score])
         try:
             log = Log(str(self.path))
