@@ -16,8 +16,8 @@ Scaled so that its two signs have equal sums, which a free b needs, beta is feas
 whose value is a lower bound of P. The gap between the lowest P and the highest D so far ends the
 training.
 
-The steps are solved by conjugate gradients over columns of mean 0 and variance 1, so that the units
-of the columns do not matter. The penalty stays that of the original columns.
+The steps are solved by conjugate gradients. Their preconditioner is the diagonal of the Hessian for
+columns of mean 0, so that neither the units nor the means of the columns matter.
 """
 
 from __future__ import annotations
@@ -53,9 +53,6 @@ ROUNDING = 1e-12
 CONSTANT = 1e-15
 # Rows with at most this many nonzeros are kept as they are read.
 FEW_VALUES = 1 << 20
-
-# Returns the rows of a shard.
-Rows = Callable[[Shard], Iterable[Chunk]]
 
 
 class Solution(NamedTuple):
@@ -94,19 +91,13 @@ def minimise(
     moments: see `column_moments`. bias: whether b is free, otherwise it is 0. memory: bytes for the
     rows with curvature, which the products of a step need; they are read again if D has more.
     """
-    rows: Rows = partial(_rows, D)
-    # A nonzero takes 12 bytes.
-    keeps = 12 * D.nnz <= memory
-    if D.nnz <= FEW_VALUES:
-        rows = cache(lambda shard: list(_rows(D, shard)))
-    columns, K = Standardised(D, rows, moments, bias), len(start.b)
-    w, b = start.w.copy(), start.b.copy()
+    w, b, K = start.w.copy(), start.b.copy(), len(start.b)
     # D of coefficients of 0 is 0.
     primal, dual, steps = np.full(K, inf), np.zeros(K), 0
     for k in range(K):
-        problem = _Problem(columns, objective, C, k, keeps)
-        for number, best in enumerate(problem.steps(columns.variables(w[:, k], b[k]), gap)):
-            w[:, k], b[k] = columns.weights(best.u)
+        problem = _Problem(D, objective, C, k, moments, bias, memory)
+        for number, best in enumerate(problem.steps(np.append(w[:, k], b[k]), gap)):
+            w[:, k], b[k] = best.u[:-1], best.u[-1]
             primal[k], dual[k], steps = best.primal, best.dual, max(steps, number)
             yield Solution(Linear(w, b), float(primal.sum()), float(dual.sum()), steps)
             if number == most:
@@ -123,39 +114,8 @@ def column_moments(D: Dataset) -> np.ndarray:
     return sum(D.map(sums), np.zeros((2, D.d))) / D.n
 
 
-class Standardised:
-    """The columns of D with mean 0 and variance 1, as a change of variables.
-
-    u : (d + 1,) holds w times the standard deviations, and b + <mean, w> as its last number.
-    Without b the columns are divided by the roots of their mean squares, and the last number is 0.
-    """
-
-    def __init__(self, D: Dataset, rows: Rows, moments: np.ndarray, bias: bool) -> None:
-        mean, square = moments
-        self.D, self.rows, self.bias, self.mean = D, rows, bias, mean * bias
-        variance = square - self.mean**2
-        # The weight of a constant column is 0 at the optimum, as b is free.
-        self.deviation = np.sqrt(np.where(variance > CONSTANT * square, variance, 1.0))
-        # 1/2 |w|^2 is half the sum of penalty u^2.
-        self.penalty = np.append(1 / self.deviation**2, 0.0)
-
-    def weights(self, u: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return w and b of the original columns."""
-        w = u[:-1] / self.deviation
-        return w, float(u[-1] - self.mean @ w)
-
-    def variables(self, w: np.ndarray, b: float) -> np.ndarray:
-        """Return u, (d + 1,)."""
-        return np.append(w * self.deviation, b + self.mean @ w)
-
-    def products(self, sums: np.ndarray) -> np.ndarray:
-        """Return X^T q and sum q of standardised columns from those of the original ones."""
-        centred = (sums[:-1] - self.mean * sums[-1]) / self.deviation
-        return np.append(centred, sums[-1] * self.bias)
-
-
 class _Point(NamedTuple):
-    """A point u and what is known there.
+    """A point u = (w, b), (d + 1,), and what is known there.
 
     primal, dual: P and D; smoothed, smoothed_dual: those of the smoothed problem; gradient :
     (d + 1,) of the smoothed problem; curvature: the sum of the rows' second derivatives
@@ -173,20 +133,37 @@ class _Point(NamedTuple):
 class _Problem:
     """A decision function of D, and its coefficients of the rows.
 
+    mean, variance : (d,) of the columns; without b the mean counts as 0
     y, C, beta0, beta, second : (n,), C of each row with its weights; second: the second derivatives
     of the smoothed losses. keeps: whether the rows with curvature stay in memory. kept: these rows
     of each shard, see `_curved`; empty: they are read again.
     """
 
     def __init__(
-        self, columns: Standardised, objective: LinearObjective, C: float, k: int, keeps: bool
+        self,
+        D: Dataset,
+        objective: LinearObjective,
+        C: float,
+        k: int,
+        moments: np.ndarray,
+        bias: bool,
+        memory: float,
     ) -> None:
-        self.D, self.columns, self.objective, self.width = columns.D, columns, objective, WIDTH
-        self.keeps = keeps
-        self.y, weights = objective.binary(self.D.labels(), self.D.weights(), k)
+        self.D, self.objective, self.bias, self.width = D, objective, bias, WIDTH
+        self.rows: Callable[[Shard], Iterable[Chunk]] = partial(_rows, D)
+        if D.nnz <= FEW_VALUES:
+            self.rows = cache(lambda shard: list(_rows(D, shard)))
+        # A nonzero takes 12 bytes.
+        self.keeps = 12 * D.nnz <= memory
+        mean, square = moments
+        self.mean = mean * bias
+        variance = square - self.mean**2
+        # The weight of a constant column is 0 at the optimum, as b is free.
+        self.variance = np.where(variance > CONSTANT * square, variance, 1.0)
+        self.y, weights = objective.binary(D.labels(), D.weights(), k)
         # A class of weight 0 has no losses; the coefficients of its rows are divided by C.
         self.C = np.maximum(C * weights, np.finfo(float).tiny)
-        self.beta0, self.beta, self.second = np.zeros((3, self.D.n))
+        self.beta0, self.beta, self.second = np.zeros((3, D.n))
         self.kept: dict[int, list[tuple[Matrix, np.ndarray]]] = {}
 
     def steps(self, u: np.ndarray, gap: float) -> Iterator[_Point]:
@@ -221,51 +198,71 @@ class _Problem:
         return found
 
     def _direction(self, at: _Point) -> np.ndarray:
-        """Return the Newton step by conjugate gradients, preconditioned by a diagonal."""
-        penalty = self.columns.penalty.copy()
+        """Return the Newton step by preconditioned conjugate gradients."""
         # Without a curved row nothing bounds the step of b.
-        penalty[-1] = 1e-9 * (1 + at.curvature)
-        diagonal = penalty + at.curvature
+        ridge = 1e-9 * (1 + at.curvature)
         x, r = np.zeros_like(at.u), -at.gradient
-        p = r / diagonal
+        p = self._preconditioned(r, at.curvature, ridge)
         rz = float(r @ p)
         enough = RESIDUAL * rz
         for _ in range(MAX_PRODUCTS):
             if rz <= enough:
                 break
-            Hp = penalty * p + self._curvature_product(p)
+            Hp = self._hessian_product(p, ridge)
             length = rz / float(p @ Hp)
             x = x + length * p
             r = r - length * Hp
-            z = r / diagonal
+            z = self._preconditioned(r, at.curvature, ridge)
             last, rz = rz, float(r @ z)
             p = z + rz / last * p
         return x
 
+    def _preconditioned(self, r: np.ndarray, curvature: float, ridge: float) -> np.ndarray:
+        """Return r divided by the diagonal of the Hessian for columns of mean 0, whose offset is
+        b + <mean, w>."""
+        w = (r[:-1] - self.mean * r[-1]) / (1 + curvature * self.variance)
+        return np.append(w, r[-1] / (curvature + ridge) - self.mean @ w)
+
+    def _hessian_product(self, p: np.ndarray, ridge: float) -> np.ndarray:
+        """Return the Hessian of the smoothed problem times p, (d + 1,).
+
+        ridge: the penalty of b + <mean, w>
+        """
+        w, b = p[:-1], p[-1]
+
+        def of(shard: Shard) -> np.ndarray:
+            sums = np.zeros(len(p))
+            for X, second in self.kept[shard.number] or self._curved_rows(shard):
+                q = second * (X @ w + b)
+                sums += np.append(_column_products(X, q), q.sum() * self.bias)
+            return sums
+
+        emit(Progress("Newton step", 0, None, "beat"))
+        level = ridge * float(b + self.mean @ w)
+        return sum(self.D.map(of), start=np.append(w + level * self.mean, level))
+
     def _evaluate(self, u: np.ndarray) -> _Point:
         """Return the point u, and keep the coefficients and second derivatives there."""
-        w, b = self.columns.weights(u)
+        w, b = u[:-1], float(u[-1])
         found = sum(self.D.map(lambda shard: self._sums(shard, w, b)), start=np.zeros(()))
-        loss, smoothed, proximal, curvature = found[:4].tolist()
-        (size, value, square), products = found[4:10].reshape(3, 2), found[10:].reshape(-1, 2)
+        (loss, smoothed), (proximal, curvature) = found[:2].tolist()
+        (size, value, square), products = found[2:5], found[5:]
         shorter = np.ones(2)
-        if self.columns.bias:
+        if self.bias:
             # Feasible coefficients have the sum 0. The larger side is scaled down.
             shorter = np.divide(size.min(), size, out=np.zeros(2), where=size > 0)
         dual = float(value @ shorter - square @ shorter**2)
         dual -= float(np.square(products @ shorter).sum()) / 2
         norm = float(w @ w) / 2
-        sums = np.append(products.sum(axis=1), size[0] - size[1])
-        gradient = self.columns.penalty * u - self.columns.products(sums)
+        gradient = np.append(w - products.sum(axis=1), (size[1] - size[0]) * self.bias)
         return _Point(u, norm + loss, dual, norm + smoothed, dual - proximal, gradient, curvature)
 
     def _sums(self, shard: Shard, w: np.ndarray, b: float) -> np.ndarray:
-        """Return sums over the rows of a shard, (10 + 2 d,): four numbers, then three of the rows
+        """Return sums over the rows of a shard, (5 + d, 2): four numbers, then three of the rows
         with beta above 0 and of those below, then x beta of both. See `_evaluate`."""
         squared, epsilon = self.objective.is_squared, self.objective.epsilon or 0.0
-        numbers, sides, products = np.zeros(4), np.zeros((3, 2)), np.zeros((len(w), 2))
-        kept = []
-        for chunk in self.columns.rows(shard):
+        sums, kept = np.zeros((5 + len(w), 2)), []
+        for chunk in self.rows(shard):
             X, at = chunk.X, slice(chunk.start, chunk.start + len(chunk.y))
             y, C, beta0 = self.y[at], self.C[at], self.beta0[at]
             residual = y - (X @ w + b)
@@ -283,37 +280,22 @@ class _Problem:
             second = np.where((beta == moved) & (beta != 0), sigma, 0.0)
             proximal = np.square(beta - beta0) / (2 * sigma)
             smoothed = beta * residual - epsilon * np.abs(beta) - proximal
-            numbers[0] += C @ (loss**2 if squared else loss)
-            numbers[1] += smoothed.sum()
-            numbers[2] += 0.0 if squared else proximal.sum()
-            numbers[3] += second.sum()
+            sums[0] += C @ (loss**2 if squared else loss), smoothed.sum()
+            sums[1] += 0.0 if squared else proximal.sum(), second.sum()
             side = np.column_stack([np.maximum(beta, 0.0), np.minimum(beta, 0.0)])
             size = np.abs(side).sum(axis=0)
-            sides += size, y @ side - epsilon * size, (1 / (4 * C)) @ side**2 if squared else [0, 0]
-            products += _column_products(X, side)
+            sums[2:4] += size, y @ side - epsilon * size
+            sums[4] += (1 / (4 * C)) @ side**2 if squared else 0.0
+            sums[5:] += _column_products(X, side)
             self.beta[at], self.second[at] = beta, second
             if self.keeps:
                 kept.append(_curved(X, second))
         self.kept[shard.number] = kept
-        return np.concatenate([numbers, sides.ravel(), products.ravel()])
-
-    def _curvature_product(self, p: np.ndarray) -> np.ndarray:
-        """Return the second derivatives of the smoothed losses times p, (d + 1,)."""
-        w, b = self.columns.weights(p)
-
-        def of(shard: Shard) -> np.ndarray:
-            sums = np.zeros(len(p))
-            for X, second in self.kept[shard.number] or self._curved_rows(shard):
-                q = second * (X @ w + b)
-                sums += np.append(_column_products(X, q), q.sum())
-            return sums
-
-        emit(Progress("Newton step", 0, None, "beat"))
-        return self.columns.products(sum(self.D.map(of), start=np.zeros(())))
+        return sums
 
     def _curved_rows(self, shard: Shard) -> Iterator[tuple[Matrix, np.ndarray]]:
         """Yield the rows of a shard with curvature and their second derivatives."""
-        for chunk in self.columns.rows(shard):
+        for chunk in self.rows(shard):
             yield _curved(chunk.X, self.second[chunk.start : chunk.start + len(chunk.y)])
 
 
