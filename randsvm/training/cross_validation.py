@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from randsvm.arrays import distinct
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import FOLDS_DRAW, REPEATS_DRAW, SUBSET_DRAW, Draw
 from randsvm.data.shard_executor import Executor, Shard
@@ -89,16 +88,11 @@ class CrossValidation:
         """The numbers of all folds, repetition by repetition."""
         return range(self.fold_count * len(self.assigned))
 
-    def held_out(self, number: int) -> np.ndarray:
-        """Return the rows that a fold holds out, (n,) bool."""
-        repetition, fold = divmod(number, self.fold_count)
-        return np.asarray(self.assigned[repetition] == fold)
-
-    def training(self, number: int) -> np.ndarray:
-        """Return the rows that a fold trains on, (n,) bool."""
+    def rows(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows that a fold trains on, and those that it holds out, both (n,) bool."""
         repetition, fold = divmod(number, self.fold_count)
         assigned = self.assigned[repetition]
-        return np.asarray(assigned < fold if self.forward else assigned != fold)
+        return assigned < fold if self.forward else assigned != fold, assigned == fold
 
 
 def fit_anew(
@@ -180,18 +174,13 @@ def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
 
     Folds keep the groups of rows, of which there are at least as many.
     """
-    fold: np.ndarray = np.empty(D.n, np.int16)
     y = np.zeros(D.n) if D.targets is None else D.labels()
     if D.groups is not None:
         return assign_groups(D.groups, y, folds, draw)
-    keys = draw.keys(0, D.n)
-    # The first fold of a class follows the last fold of the class before.
-    first = 0
-    for label in distinct(y):
-        rows = np.flatnonzero(y == label)
-        mixed = rows[np.argsort(keys[rows], kind="stable")]
-        fold[mixed] = (np.arange(len(rows)) + first) % folds
-        first += len(rows)
+    fold: np.ndarray = np.empty(D.n, np.int16)
+    # Class by class in random order, so that the first fold of a class follows the last one of the
+    # class before.
+    fold[np.lexsort([draw.keys(0, D.n), y])] = np.arange(D.n) % folds
     return fold
 
 
@@ -255,11 +244,17 @@ def run_concurrently(
     until: float,
     stage: str,
 ) -> Iterator[Result]:
-    """Yield the results of the tasks as they complete; no task begins after the moment `until`."""
+    """Yield the results of the tasks as they complete; no task begins after the moment `until`.
+
+    A task that raises TimeLimitError has no result.
+    """
 
     def run(task: Callable[[], Result], watch: Watch) -> Result:
-        with listening(watch):
-            return task()
+        try:
+            with listening(watch):
+                return task()
+        except TimeLimitError:
+            raise Cancelled from None
 
     calls = [partial(run, task) for task in tasks]
     yield from completed_results(calls, threads, stage, "fit", until)
@@ -350,8 +345,12 @@ def criterion_of(
         "auc": Criterion("AUC", 1, decision_value, area_under_curve),
         "f1": Criterion("mean F1", 1, predicted, mean_f1),
         "log-loss": Criterion("log loss", -1, decision_value, log_loss),
-        "squared-error": Criterion("mean squared error", -1, decision_value, squared_error),
-        "absolute-error": Criterion("mean absolute error", -1, decision_value, absolute_error),
+        "squared-error": Criterion(
+            "mean squared error", -1, decision_value, partial(mean_error, np.square)
+        ),
+        "absolute-error": Criterion(
+            "mean absolute error", -1, decision_value, partial(mean_error, np.abs)
+        ),
     }
     found = criteria[name]
     if params.multiclass != "ovo" or classes == 2:
@@ -377,7 +376,7 @@ def accuracy(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> FoldS
     """Return the accuracy in percent."""
     wrong = y != predicted
     total, weight = 100 * float(weights[~wrong].sum()), float(weights.sum())
-    return FoldScore(len(wrong), total, weight, wrong * _relative(weights))
+    return FoldScore(len(wrong), total, weight, wrong * (weights / weights.mean()))
 
 
 def balanced_accuracy(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> FoldScore:
@@ -439,30 +438,24 @@ def log_loss(y: np.ndarray, f: np.ndarray, weights: np.ndarray) -> FoldScore:
         A, B = fit_sigmoid(f[~rows], positive[~rows], weights[~rows])
         z = A * f[rows] + B
         losses[rows] = np.logaddexp(0.0, np.where(positive[rows], z, -z))
-    total, weight = float(weights @ losses), float(weights.sum())
-    return FoldScore(len(y), total, weight, losses * _relative(weights))
+    return _mean_loss(losses, weights)
 
 
-def squared_error(y: np.ndarray, f: np.ndarray, weights: np.ndarray) -> FoldScore:
-    """Return the mean squared error of a regression."""
-    return _mean_error(y, f, weights, (f - y) ** 2)
-
-
-def absolute_error(y: np.ndarray, f: np.ndarray, weights: np.ndarray) -> FoldScore:
-    """Return the mean absolute error of a regression."""
-    return _mean_error(y, f, weights, np.abs(f - y))
-
-
-def _mean_error(y: np.ndarray, f: np.ndarray, weights: np.ndarray, losses: np.ndarray) -> FoldScore:
+def mean_error(
+    size: Callable[[np.ndarray], np.ndarray], y: np.ndarray, f: np.ndarray, weights: np.ndarray
+) -> FoldScore:
+    """Return the mean size of the errors f - y of a regression."""
     errors = RegressionErrors()
     errors.add(y, f, f, weights)
+    return _mean_loss(size(f - y), weights, errors)
+
+
+def _mean_loss(
+    losses: np.ndarray, weights: np.ndarray, errors: RegressionErrors | None = None
+) -> FoldScore:
+    """Return the mean of losses as a score."""
     total, weight = float(weights @ losses), float(weights.sum())
-    return FoldScore(len(losses), total, weight, losses * _relative(weights), errors)
-
-
-def _relative(weights: np.ndarray) -> np.ndarray:
-    """Return the weights divided by their mean."""
-    return weights / weights.mean()
+    return FoldScore(len(losses), total, weight, losses * (weights / weights.mean()), errors)
 
 
 def _with_mean(mean: float, losses: np.ndarray) -> np.ndarray:
@@ -493,8 +486,8 @@ def mean_and_error(scores: Sequence[float], folds: int) -> tuple[float, float]:
 RACING_DEVIATIONS = 2.326
 
 
-def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int]:
-    """Return the candidates whose losses are significantly above those of the best, in order.
+def significantly_worse(losses: Sequence[np.ndarray], rows: int) -> list[int]:
+    """Return the places of candidates whose losses are significantly above those of the best.
 
     The test is paired, over rows: see RACING_DEVIATIONS. The standard error is the one under the
     hypothesis that the expected difference is 0, so that for losses of 0 and 1 the test is that of
@@ -503,19 +496,18 @@ def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int
     losses : (m,) of each candidate, of the same rows; rows: the number of all rows; more losses
     than rows come from repetitions, which score the same rows again
     """
-    means = {index: float(loss.mean()) for index, loss in losses.items()}
-    numbers = [index for index in sorted(means) if not isnan(means[index])]
-    if not numbers:
+    means = [float(loss.mean()) for loss in losses]
+    if all(map(isnan, means)):
         return []
-    best = min(numbers, key=means.__getitem__)
+    best = losses[int(np.nanargmin(means))]
 
-    def is_worse(index: int) -> bool:
-        difference = losses[index] - losses[best]
-        error = sqrt(float(np.square(difference).mean()) / min(len(difference), rows))
+    def is_worse(loss: np.ndarray) -> bool:
+        difference = loss - best
+        error = sqrt(float(np.square(difference).mean()) / min(len(loss), rows))
         # A score that is not a number is worse than any other.
         return not float(difference.mean()) <= RACING_DEVIATIONS * error
 
-    return [index for index in sorted(means) if is_worse(index)]
+    return [place for place, loss in enumerate(losses) if is_worse(loss)]
 
 
 # The parameters that make a machine simpler, the most important first: 1 if a smaller value does,
@@ -592,11 +584,8 @@ def fit_by_cross_validation(
         timed = partial(fit, seconds=seconds)
 
         def values_of(fold: int) -> tuple[int, np.ndarray]:
-            rows = validation.training(fold), validation.held_out(fold)
-            try:
-                return fold, fit_anew(whole, timed, params, None, *rows, calibration.keep)[0]
-            except TimeLimitError:
-                raise Cancelled from None
+            rows = validation.rows(fold)
+            return fold, fit_anew(whole, timed, params, None, *rows, calibration.keep)[0]
 
         tasks = [partial(values_of, fold) for fold in validation.folds]
         found = dict(run_concurrently(tasks, threads, until, "probabilities"))
@@ -609,7 +598,7 @@ def fit_by_cross_validation(
         emit(Notice(f"{late}: {np.count_nonzero(held):,} held-out rows are used"))
     f = np.empty((D.n, next(iter(found.values())).shape[1]))
     for fold in list(found):
-        f[validation.held_out(fold)] = found.pop(fold)
+        f[validation.rows(fold)[1]] = found.pop(fold)
     weights = D.weights()
     own = None if weights is None else weights[held]
     return calibration.fit(f if held.all() else f[held], D.labels()[held], own)

@@ -444,7 +444,7 @@ class Race(Generic[AnyParams]):
         if whole or not self.drops:
             return whole
         losses = [np.concatenate([fold.losses for fold in one.scores]) for one in candidates]
-        worse = significantly_worse(dict(enumerate(losses)), self.validation.D.n)
+        worse = significantly_worse(losses, self.validation.D.n)
         return [candidates[place] for place in worse]
 
     def result(self, one: Candidate[AnyParams], partly: str) -> dict[str, Any]:
@@ -483,7 +483,7 @@ class Race(Generic[AnyParams]):
         found, validation, is_first = [], self.validation, fold == 0
         # Rows in the order of time make the first fold too small to start from.
         previous = None if validation.forward else family[0].first_fit
-        held_out, training = validation.held_out(fold), validation.training(fold)
+        training, held_out = validation.rows(fold)
         y, weights = validation.D.labels()[held_out], validation.D.weights()
         weights = np.ones(len(y)) if weights is None else weights[held_out]
         with suppress(Cancelled):

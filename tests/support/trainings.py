@@ -77,7 +77,7 @@ def splits_of(D: Dataset, seed: int = 0, **search: Any) -> list[tuple[np.ndarray
     search: fields of Search, such as folds=5
     """
     folds = CrossValidation.of(D, _job(seed, Search(**search)))
-    return [(folds.training(k), folds.held_out(k)) for k in folds.folds]
+    return [folds.rows(k) for k in folds.folds]
 
 
 def folds_of(D: Dataset, seed: int = 0, **search: Any) -> list[np.ndarray]:

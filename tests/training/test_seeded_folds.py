@@ -73,16 +73,16 @@ def test_candidates_are_dropped_by_the_paired_test_of_scipy():
     rng = np.random.default_rng(3)
     m = 4000
     best = (rng.random(m) < 0.1).astype(np.float32)
-    losses = {0: best}
-    for index, share in enumerate([0.001, 0.005, 0.01, 0.02, 0.1], 1):
-        losses[index] = np.where(rng.random(m) < share, 1, best).astype(np.float32)
+    losses = [best]
+    for share in 0.001, 0.005, 0.01, 0.02, 0.1:
+        losses.append(np.where(rng.random(m) < share, 1, best).astype(np.float32))
     expected = [
         index
-        for index, loss in losses.items()
+        for index, loss in enumerate(losses)
         if index and stats.ttest_rel(loss, best, alternative="greater").pvalue < 0.01
     ]
     assert 0 < len(expected) < len(losses) - 1
     assert significantly_worse(losses, m) == expected
     # Repetitions do not make differences significant.
-    twice = {index: np.tile(loss, 2) for index, loss in losses.items()}
+    twice = [np.tile(loss, 2) for loss in losses]
     assert significantly_worse(twice, m) == expected

@@ -123,7 +123,7 @@ def test_six_rows_of_a_rare_class_are_the_fewest_that_a_race_drops_by():
         y = (np.arange(200) < rare).astype(float)
         right, wrong = np.where(y == 0, 1.0, -1.0), np.ones(200)
         for name in "accuracy", "balanced-accuracy", "auc":
-            losses = {i: score_of(name, 2, y, f).losses for i, f in enumerate([right, wrong])}
+            losses = [score_of(name, 2, y, f).losses for f in (right, wrong)]
             if name == "auc":
                 losses[1] = score_of(name, 2, y, -right).losses
             assert significantly_worse(losses, 200) == expected, (name, rare)
