@@ -8,9 +8,8 @@ matplotlib and scikit-learn (extra plot).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -60,6 +59,7 @@ STYLE: Any = {
 } | dict.fromkeys(
     ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
 )
+in_style = mpl.rc_context(STYLE)
 PANEL = 4.6, 3.6  # width and height of a panel, inches
 LONGEST_NAME = 24  # characters of a label or a file name in a picture
 GRID_POINTS = 150  # on each side of a boundary
@@ -67,7 +67,6 @@ MAX_POINTS = 4_000  # rows that a picture shows, drawn at random with a fixed se
 MAX_CELL_TEXTS = 150  # cells of a matrix that have their number written in them
 MAX_BARS = 20
 BINS = 10  # of a calibration
-LONG_RUN = 8  # runs whose durations differ by more than this factor have a logarithmic axis
 
 
 class Panel(NamedTuple):
@@ -117,12 +116,12 @@ def shortened(name: object, longest: int = LONGEST_NAME) -> str:
     return cut.replace("$", r"\$")
 
 
-@contextmanager
-def panels(rows: int, columns: int, width: float = 1.0, height: float = 1.0) -> Iterator[Any]:
-    """Yield a figure and its axes, (rows * columns,). width, height : of a panel, in PANELs."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(columns * width * PANEL[0], rows * height * PANEL[1]))
-        yield figure, figure.subplots(rows, columns, squeeze=False).ravel()
+def panels(
+    rows: int, columns: int, width: float = 1.0, height: float = 1.0
+) -> tuple[Figure, np.ndarray]:
+    """Return a figure and its axes, (rows * columns,). width, height : of a panel, in PANELs."""
+    figure = Figure(figsize=(columns * width * PANEL[0], rows * height * PANEL[1]))
+    return figure, figure.subplots(rows, columns, squeeze=False).ravel()
 
 
 def write(figure: Figure, stream: Any, **options: Any) -> None:
@@ -159,9 +158,10 @@ def read_log(log: str) -> list[Record]:
 
 def _column(records: Sequence[Record], name: str) -> np.ndarray:
     """Return a field of records, (m,) float64; nan where it is null."""
-    return np.array([math.nan if one[name] is None else one[name] for one in records], float)
+    return np.array([one[name] for one in records], float)
 
 
+@in_style
 def convergence(*logs: str | Sequence[Record]) -> Figure:
     """Draw how trainings converged: gap, P and D, and violators against seconds.
 
@@ -200,27 +200,24 @@ def convergence(*logs: str | Sequence[Record]) -> Figure:
     kind = everything[0]["event"]
     x, x_label = AXES[kind]
     shown = [panel for panel in PANELS[kind] if any(map(has, panel.lines))]
-    ends = [found[-1][x] for found in runs.values()]
-    with panels(1, len(shown)) as (figure, axes):
-        for axis, panel in zip(axes, shown, strict=True):
-            lines = {field: line for field, line in panel.lines.items() if has(field)}
-            for number, found in enumerate(runs.values()):
-                _draw_run(axis, found, x, lines, number)
-            _set_scales(axis, panel)
-            if kind == "epoch":
-                axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-            elif max(ends) > LONG_RUN * min(ends) > 0:
-                axis.set_xscale("log")
-            for label, dashes in lines.values() if len(lines) > 1 else []:
-                axis.plot([], [], dashes, color=INK, label=label)
-            _label(axis, x_label, panel.y, panel.title, "best" if len(lines) > 1 else None)
-        for number, (name, found) in enumerate(runs.items()):
-            problems = len({one.get("machine") for one in found})
-            several = f" ({problems} binary problems)" if problems > 1 else ""
-            axes[0].plot([], [], label=name + several, **_style(number))
-        axes[0].legend()
-        if any(one.get("inner_set") for one in everything):
-            figure.supxlabel("marks: rounds on all rows", fontsize="small")
+    figure, axes = panels(1, len(shown))
+    for axis, panel in zip(axes, shown, strict=True):
+        lines = {field: line for field, line in panel.lines.items() if has(field)}
+        for number, found in enumerate(runs.values()):
+            _draw_run(axis, found, x, lines, number)
+        _set_scales(axis, panel)
+        if kind == "epoch":
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        for label, dashes in lines.values() if len(lines) > 1 else []:
+            axis.plot([], [], dashes, color=INK, label=label)
+        _label(axis, x_label, panel.y, panel.title, "best" if len(lines) > 1 else None)
+    for number, (name, found) in enumerate(runs.items()):
+        problems = len({one.get("machine") for one in found})
+        several = f" ({problems} binary problems)" if problems > 1 else ""
+        axes[0].plot([], [], label=name + several, **_style(number))
+    axes[0].legend()
+    if any(one.get("inner_set") for one in everything):
+        figure.supxlabel("marks: rounds on all rows", fontsize="small")
     return figure
 
 
@@ -276,6 +273,7 @@ def trials(records: Sequence[Record]) -> tuple[list[Record], Record]:
     return tried, max(of_chosen or whole, key=lambda one: (one["rows"], sign * one["score"]))
 
 
+@in_style
 def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Figure:
     """Draw the scores of a search: a map of two parameters, or a line where one varies.
 
@@ -314,13 +312,13 @@ def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Fi
     chosen = ", ".join(f"{name} = {best['values'][name]:.4g}" for name in [*shown, *rest])
     title = f"chosen: {chosen}\n{best['score_name']} {best['score']:.5g} {_error(best)}"
     size = [min(3.0, max(1.0, len(values[name]) / 6)) for name in shown]
-    with panels(1, 1, *(size if len(shown) > 1 else ())) as (figure, (axis,)):
-        if len(shown) == 1:
-            _draw_line(axis, tried, best, shown[0])
-            _label(axis, shown[0], unit, title, "best")
-        else:
-            _draw_map(figure, axis, tried, best, {name: values[name] for name in shown}, unit)
-            _label(axis, shown[0], shown[1], title)
+    figure, (axis,) = panels(1, 1, *(size if len(shown) > 1 else ()))
+    if len(shown) == 1:
+        _draw_line(axis, tried, best, shown[0])
+        _label(axis, shown[0], unit, title, "best")
+    else:
+        _draw_map(figure, axis, tried, best, {name: values[name] for name in shown}, unit)
+        _label(axis, shown[0], shown[1], title)
     return figure
 
 
@@ -404,9 +402,9 @@ def _of_two(f: np.ndarray) -> np.ndarray:
 
 def _fitted(model: Any) -> FittedModel:
     """Return the fitted model of a file, a fitted model or an estimator."""
-    if isinstance(model, FittedModel):
-        return model
-    return getattr(model, "model_", None) or load(str(model))
+    if isinstance(model, str | os.PathLike):
+        return load(model)
+    return getattr(model, "model_", model)
 
 
 def _of_arrays(X: Any, y: Any, fitted: FittedModel) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -446,6 +444,7 @@ def _rows(data: Any, model: Any) -> Rows:
 # ---- scores ------------------------------------------------------------------------------------
 
 
+@in_style
 def scores(data: Any, model: Any) -> Figure:
     """Draw how well a model predicts labelled rows.
 
@@ -485,11 +484,11 @@ def scores(data: Any, model: Any) -> Figure:
     if found.has_probabilities and not found.is_one_class:
         drawn.append(_draw_calibration)
     columns = min(len(drawn), 3)
-    with panels(-(-len(drawn) // columns), columns) as (figure, axes):
-        for draw, axis in zip(drawn, axes, strict=False):
-            draw(axis, rows, f)
-        for axis in axes[len(drawn) :]:
-            axis.remove()
+    figure, axes = panels(-(-len(drawn) // columns), columns)
+    for draw, axis in zip(drawn, axes, strict=False):
+        draw(axis, rows, f)
+    for axis in axes[len(drawn) :]:
+        axis.remove()
     return figure
 
 
@@ -577,28 +576,29 @@ def _draw_residuals(y: np.ndarray, f: np.ndarray) -> Figure:
     title += f", R² {metrics.r2_score(y, f):.4f}" if np.ptp(y) else ""
     points = {"color": COLOURS[0], "s": 8, "alpha": 0.5, "linewidths": 0}
     labels = ("target", title), ("target - prediction", "Residuals")
-    with panels(1, 3) as (figure, axes):
-        for axis, kind, (y_label, own) in zip(axes, ("actual", "residual"), labels, strict=False):
-            metrics.PredictionErrorDisplay.from_predictions(
-                y,
-                f,
-                kind=f"{kind}_vs_predicted",
-                subsample=min(MAX_POINTS, len(y)),
-                random_state=0,
-                ax=axis,
-                scatter_kwargs=points,
-                line_kwargs={"color": INK, "linewidth": 0.8},
-            )
-            _label(axis, "prediction", y_label, own)
-        axes[2].hist(y - f, 41, color=COLOURS[0], alpha=0.6)
-        axes[2].axvline(0, color=INK, linewidth=0.8)
-        _label(axes[2], "target - prediction", "rows", "Residuals, counted")
+    figure, axes = panels(1, 3)
+    for axis, kind, (y_label, own) in zip(axes, ("actual", "residual"), labels, strict=False):
+        metrics.PredictionErrorDisplay.from_predictions(
+            y,
+            f,
+            kind=f"{kind}_vs_predicted",
+            subsample=min(MAX_POINTS, len(y)),
+            random_state=0,
+            ax=axis,
+            scatter_kwargs=points,
+            line_kwargs={"color": INK, "linewidth": 0.8},
+        )
+        _label(axis, "prediction", y_label, own)
+    axes[2].hist(y - f, 41, color=COLOURS[0], alpha=0.6)
+    axes[2].axvline(0, color=INK, linewidth=0.8)
+    _label(axes[2], "target - prediction", "rows", "Residuals, counted")
     return figure
 
 
 # ---- boundaries --------------------------------------------------------------------------------
 
 
+@in_style
 def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> Figure:
     """Draw the decision function of a model over the rows of data.
 
@@ -654,29 +654,29 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
         directions = directions[:2]
         names = [f"principal component {i} ({shares[i - 1]:.0f}% of variance)" for i in (1, 2)]
         note = "f in the plane of two principal components, rows projected on it"
-    with panels(1, 1, 1.5, 1.5) as (figure, (axis,)):
-        y, points = rows.y, (X - origin) @ directions.T
-        _draw_decisions(figure, axis, rows.fitted, points, origin, directions)
-        for code, name in enumerate(kind.labels):
-            label = f"{shortened(name)}: {int(np.sum(every.y == code)):,} rows"
-            axis.scatter(*points[y == code].T, s=14, linewidths=0, label=label, **_style(code))
-        if (rest := np.isnan(y) if kind.labels else y == y).any():
-            label = "unlabelled rows" if kind.labels else f"{len(every.y):,} rows"
-            axis.scatter(*points[rest].T, s=6, color=GREY, label=label)
-        _draw_support_vectors(axis, kind, origin, directions)
-        _label(axis, names[0], names[1], note)
-        axis.grid(visible=False)
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
+    figure, (axis,) = panels(1, 1, 1.5, 1.5)
+    y, points = rows.y, (X - origin) @ directions.T
+    _draw_decisions(figure, axis, rows.fitted, points, origin, directions)
+    for code, name in enumerate(kind.labels):
+        label = f"{shortened(name)}: {int(np.sum(every.y == code)):,} rows"
+        axis.scatter(*points[y == code].T, s=14, linewidths=0, label=label, **_style(code))
+    if (rest := np.isnan(y) if kind.labels else y == y).any():
+        label = "unlabelled rows" if kind.labels else f"{len(every.y):,} rows"
+        axis.scatter(*points[rest].T, s=6, color=GREY, label=label)
+    _draw_support_vectors(axis, kind, origin, directions)
+    _label(axis, names[0], names[1], note)
+    axis.grid(visible=False)
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
     return figure
 
 
 def _draw_curve(rows: Rows) -> Figure:
     x = rows.X.toarray()[:, 0]
     ends = np.linspace(x.min(), x.max(), 4 * GRID_POINTS)
-    with panels(1, 1, 1.3, 1.1) as (figure, (axis,)):
-        axis.scatter(x, rows.y, s=10, color=GREY, label="rows")
-        axis.plot(ends, rows.fitted.decision_function(ends[:, None]), label="prediction")
-        _label(axis, f"feature {rows.fitted.model.index_base}", "target", legend="best")
+    figure, (axis,) = panels(1, 1, 1.3, 1.1)
+    axis.scatter(x, rows.y, s=10, color=GREY, label="rows")
+    axis.plot(ends, rows.fitted.decision_function(ends[:, None]), label="prediction")
+    _label(axis, f"feature {rows.fitted.model.index_base}", "target", legend="best")
     return figure
 
 
@@ -731,6 +731,7 @@ def _draw_support_vectors(axis: Any, model: Any, origin: np.ndarray, directions:
 # ---- explanations ------------------------------------------------------------------------------
 
 
+@in_style
 def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     """Draw the Shapley values of one row, and their mean size over a sample, as bars.
 
@@ -785,14 +786,14 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     sizes = np.mean([np.abs(values(number)) for number in sample], axis=0)
     empty = float(explainer.base_values[0])
     shown = min(MAX_BARS, max(int(np.count_nonzero(sizes)), 1))
-    with panels(1, 2, 1.1, max(0.7, shown / 14)) as (figure, axes):
-        for axis, bars in zip(axes, (one, sizes), strict=True):
-            order = np.argsort(-np.abs(bars), kind="stable")[:shown]
-            axis.barh(range(shown), bars[order], color=[COLOURS[int(bars[j] < 0)] for j in order])
-            axis.set_yticks(range(shown), [names[j] for j in order])
-            axis.invert_yaxis()
-        axes[0].axvline(0, color=INK, linewidth=0.8)
-        title = f"Row {row:,}: f = {empty + one.sum():.4g} = {empty:.4g} without features + bars"
-        _label(axes[0], "Shapley value: change of f", "", title)
-        _label(axes[1], "mean of |Shapley value|", "", f"{len(sample):,} rows")
+    figure, axes = panels(1, 2, 1.1, max(0.7, shown / 14))
+    for axis, bars in zip(axes, (one, sizes), strict=True):
+        order = np.argsort(-np.abs(bars), kind="stable")[:shown]
+        axis.barh(range(shown), bars[order], color=[COLOURS[int(bars[j] < 0)] for j in order])
+        axis.set_yticks(range(shown), [names[j] for j in order])
+        axis.invert_yaxis()
+    axes[0].axvline(0, color=INK, linewidth=0.8)
+    title = f"Row {row:,}: f = {empty + one.sum():.4g} = {empty:.4g} without features + bars"
+    _label(axes[0], "Shapley value: change of f", "", title)
+    _label(axes[1], "mean of |Shapley value|", "", f"{len(sample):,} rows")
     return figure

@@ -32,25 +32,24 @@ DRAWN = ("covtype-30000", "a9a", "checkerboard", "twonorm")
 # ---- the picture ---------------------------------------------------------------------------------
 
 
+@plot.in_style
 def draw_gaps(found: Found, path: Path) -> None:
     """Draw the gap against seconds: the rounds of ours, and where each program ended."""
     drawn = [name for name in DRAWN if name in found]
-    with plot.panels(-(-len(drawn) // 2), min(2, len(drawn)), 1.0, 1.2) as (figure, axes):
-        for axis, name in zip(axes, drawn, strict=False):
-            others = found.get(f"loose-{name}", {"commands": []})["commands"][1:]
-            _draw_gaps_of(axis, found[name]["commands"], others)
-            title = f"{name}, {found[name]['rows']:,} rows"
-            axis.set(title=title, xlabel="seconds", ylabel="gap", xscale="log", yscale="log")
-            axis.xaxis.set_major_formatter("{x:g}")
-            axis.yaxis.set_major_formatter("{x:g}")
-            axis.legend(
-                loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize="x-small"
-            )
-        for axis in axes[len(drawn) :]:
-            axis.remove()
-        with files.create_output(str(path)) as stream:
-            options = {"metadata": {"Source": digest(found)}, "pil_kwargs": {"optimize": True}}
-            plot.write(figure, stream, format="png", dpi=80, **options)
+    figure, axes = plot.panels(-(-len(drawn) // 2), min(2, len(drawn)), 1.0, 1.2)
+    for axis, name in zip(axes, drawn, strict=False):
+        others = found.get(f"loose-{name}", {"commands": []})["commands"][1:]
+        _draw_gaps_of(axis, found[name]["commands"], others)
+        title = f"{name}, {found[name]['rows']:,} rows"
+        axis.set(title=title, xlabel="seconds", ylabel="gap", xscale="log", yscale="log")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize="x-small")
+    for axis in axes[len(drawn) :]:
+        axis.remove()
+    with files.create_output(str(path)) as stream:
+        options = {"metadata": {"Source": digest(found)}, "pil_kwargs": {"optimize": True}}
+        plot.write(figure, stream, format="png", dpi=80, **options)
 
 
 def _draw_gaps_of(axis: Any, commands: Sequence[Record], looser: Sequence[Record]) -> None:
