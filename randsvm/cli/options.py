@@ -124,7 +124,11 @@ class Command(click.Command):
             return rest
         except click.NoSuchOption as error:
             word = error.option_name
-            owners = _commands_with(ctx, word)
+            owners = [
+                name
+                for name, command in _commands_of_group(ctx).items()
+                if any(word in parameter.opts for parameter in command.params)
+            ]
             if owners:
                 name = ctx.find_root().info_name
                 message = (
@@ -140,14 +144,12 @@ class Command(click.Command):
 
     def _check_first_file(self, ctx: click.Context) -> None:
         """Raise an error if the first file is missing and has the name of a command."""
-        group = None if ctx.parent is None else ctx.parent.command
         first = next(one.name for one in self.params if isinstance(one, click.Argument))
         name = ctx.params[first or ""]
-        if isinstance(group, Commands) and name in group.commands and not file_exists(name):
-            root = ctx.find_root().info_name
-            raise click.UsageError(
-                f"no file {name!r}: {group.metavar} comes first, as in {root} {name}", ctx
-            )
+        if name in _commands_of_group(ctx) and not file_exists(name):
+            root: Any = ctx.find_root()
+            message = f"{root.command.metavar} comes first, as in {root.info_name} {name}"
+            raise click.UsageError(f"no file {name!r}: {message}", ctx)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.indentation():
@@ -267,15 +269,10 @@ class Commands(click.Group):
             formatter.write(f"Exit codes, environment, completion: {name} --help-all\n")
 
 
-def _commands_with(ctx: click.Context, flag: str) -> list[str]:
-    """Return the names of the commands of the group that have an option."""
+def _commands_of_group(ctx: click.Context) -> Mapping[str, click.Command]:
+    """Return the commands of the group that a command belongs to, by name."""
     group = None if ctx.parent is None else ctx.parent.command
-    commands = group.commands if isinstance(group, click.Group) else {}
-    return [
-        name
-        for name, command in commands.items()
-        if any(flag in parameter.opts for parameter in command.params)
-    ]
+    return group.commands if isinstance(group, click.Group) else {}
 
 
 def write_examples(formatter: click.HelpFormatter, examples: dict[str, str]) -> None:

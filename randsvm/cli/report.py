@@ -84,17 +84,6 @@ PREDICTION_ENDS = (Predicted, Certified, Exported, Explained)
 COMMAND_ENDS = (Trained, *PREDICTION_ENDS)
 
 
-def record_of(event: object, fields: Mapping[str, object]) -> dict[str, Any]:
-    """Return the record of an event with these fields, with values that JSON can hold."""
-    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-    head = {
-        "event": type(event).__name__.lower(),
-        "schema": SCHEMA,
-        "time": now.replace("+00:00", "Z"),
-    }
-    return as_json({**head, **fields})
-
-
 def as_line(record: Mapping[str, object]) -> str:
     """Return a record as a line of JSON."""
     return json.dumps(record) + "\n"
@@ -356,12 +345,19 @@ class Report:
             self.last[kind] = event
 
     def _record(self, event: Any) -> dict[str, Any]:
+        """Return the record of an event."""
         fields = event._asdict()
         if isinstance(event, Started):
             parameters = shlex.join(fields.pop("configuration"))
             self.run |= {"algorithm": event.algorithm, "parameters": parameters}
             self.run |= {"n": event.n, "d": event.d, "nnz": event.nnz}
-        return record_of(event, self.run | fields)
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        head = {
+            "event": type(event).__name__.lower(),
+            "schema": SCHEMA,
+            "time": now.replace("+00:00", "Z"),
+        }
+        return as_json({**head, **self.run, **fields})
 
     def _headings(self, event: Any) -> Iterable[str]:
         """Return the lines before those of an event, which depend on earlier events."""

@@ -31,7 +31,7 @@ from randsvm.estimators.machine import (
 from randsvm.events import Iteration, Notice
 from randsvm.models import decisions
 from randsvm.models.fitted import FittedModel
-from randsvm.parameters.kernel import SCALE, is_semidefinite, resolve_gamma
+from randsvm.parameters.svm import SCALE, is_semidefinite, resolve_gamma
 from randsvm.training.kernel_machine import CONSTANT_DECISION, OVERFITTED
 
 # Stored values of a sparse X, or rows of a dense X, squared at once for the variance of X.

@@ -116,13 +116,9 @@ class LinearSVC(Classifier, LinearMachine):
 
     _task = "svc"
 
-    @property
-    def _crammer_singer(self) -> bool:
-        return self.multi_class == "crammer_singer" and len(self.classes_) > 2
-
     def _options(self, arrays: Arrays) -> dict[str, Any]:
         options = super()._options(arrays)
-        if self._crammer_singer:
+        if self.multi_class == "crammer_singer" and len(self.classes_) > 2:
             options |= {"loss": None, "multiclass": "crammer-singer"}
         return options
 

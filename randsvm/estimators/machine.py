@@ -577,16 +577,13 @@ class Classifier(ClassifierMixin, BaseSVM):
         """The index in classes_ of each label of the model, (n_classes,)."""
         return np.searchsorted(self.classes_, self.model_.classes)
 
-    @property
-    def _sign(self) -> float:
-        """The factor that makes f > 0 stand for classes_[1]; the model's f > 0 stands for the first
-        label of the model."""
-        return 1.0 if self._class_indices[0] == 1 else -1.0
-
     def _in_class_order(self, f: np.ndarray) -> np.ndarray:
         numbers = self._class_indices
         if self.model_.model.has_pairs:
             i, j = (numbers[each] for each in decisions.class_pairs(len(numbers)))
             columns = decisions.pair_positions(len(numbers))[i, j]
             return np.where(i < j, f, -f)[:, np.argsort(columns)]
-        return self._sign * f if f.shape[1] == 1 else f[:, np.argsort(numbers)]
+        if f.shape[1] == 1:
+            # f > 0 stands for the first label of the model, and here for classes_[1].
+            return f if numbers[0] == 1 else -f
+        return f[:, np.argsort(numbers)]

@@ -37,10 +37,9 @@ from randsvm.models.model import ModelRows
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
-from randsvm.parameters.kernel import is_semidefinite
 from randsvm.parameters.option import changed_flags, command_line, option_fields
 from randsvm.parameters.run import CertifyParams, Resources
-from randsvm.parameters.svm import KernelParams, side_weights
+from randsvm.parameters.svm import KernelParams, is_semidefinite, side_weights
 from randsvm.svm.solution import Certificate, one_class_floor
 from randsvm.svm.tasks import Task, change_of_dual, task_of
 

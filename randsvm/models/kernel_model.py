@@ -18,7 +18,7 @@ from randsvm.kernels.layouts import BLOCK_CENTRES, SLICE_ROWS, Cells, Layout, ch
 from randsvm.kernels.rounding import EXP_ERROR
 from randsvm.models import decisions
 from randsvm.models.model import Model, ModelRows
-from randsvm.parameters.kernel import KERNELS
+from randsvm.parameters.svm import KERNELS
 
 # Rounding of a float32 value and of its product with a coefficient, in units of 2^-24: of exp, of
 # both factors, of the product and of the last addition of each of a few lanes.

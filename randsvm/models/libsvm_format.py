@@ -23,7 +23,7 @@ from randsvm.models.model_text import (
     whole_numbers,
     written,
 )
-from randsvm.parameters.kernel import KERNELS
+from randsvm.parameters.svm import KERNELS
 
 # LIBSVM's svm_type -> task, and whether it has a bound nu. A nu_svc or nu_svr model predicts like a
 # c_svc or epsilon_svr model.

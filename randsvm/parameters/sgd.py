@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.option import (
     BALANCED,
     STOP,
@@ -20,7 +19,7 @@ from randsvm.parameters.option import (
     option_fields,
     require,
 )
-from randsvm.parameters.svm import MachineParams, inherited
+from randsvm.parameters.svm import KERNEL_NAMES, MachineParams, inherited
 
 # Fields that --update takes from the model.
 FIXED_BY_MODEL = frozenset(

@@ -20,9 +20,8 @@ from randsvm.data.points import Points
 from randsvm.errors import ParameterError, RandsvmError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
-from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.option import MEGABYTE
-from randsvm.parameters.svm import COSTS, Problem
+from randsvm.parameters.svm import COSTS, KERNEL_NAMES, Problem
 
 # LIBSVM's numbers.
 C_SVC, ONE_CLASS, EPSILON_SVR = 0, 2, 3

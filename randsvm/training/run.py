@@ -44,11 +44,10 @@ from randsvm.files import display_name, display_output
 from randsvm.models.model import ONE_CLASS_LABELS, Model
 from randsvm.models.model_text import configuration_and_gap, save
 from randsvm.parallel import one_blas_thread
-from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, option_fields, require
 from randsvm.parameters.run import Search
 from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import KernelParams, weights_of_labels
+from randsvm.parameters.svm import KernelParams, resolve_gamma, weights_of_labels
 from randsvm.training.cross_validation import (
     check_select_by,
     concurrent_fits,

@@ -35,10 +35,9 @@ from randsvm.models.decisions import class_pairs
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.models.model_text import load
-from randsvm.parameters.kernel import KERNELS
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of, side_weights
+from randsvm.parameters.svm import KERNELS, KernelParams, Problem, prediction_type_of, side_weights
 from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS, kernel_centres
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine, Step

@@ -14,9 +14,8 @@ from randsvm.arrays import (
 from randsvm.files import STANDARD_OUTPUTS, check_output, create_output, read_whole
 from randsvm.parallel import ThreadPool
 from randsvm.parameters import option
-from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.option import Choice, Size, option_fields
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES
-from randsvm.parameters.svm import KernelParams
+from randsvm.parameters.svm import KERNEL_NAMES, KernelParams
 from randsvm.svm.linear import LOSSES
