@@ -1,4 +1,4 @@
-"""randsvm: support vector machines on svmlight files too large or too noisy for LIBSVM alone.
+"""randsvm: support vector machines on svmlight files that are too large for LIBSVM.
 
     from randsvm import SVC
     machine = SVC(gamma=5).fit(X, y)    # scikit-learn's interface, with a certified gap

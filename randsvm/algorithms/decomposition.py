@@ -1,10 +1,9 @@
-"""The steps that all algorithms on kernels share, and Osuna's algorithms.
+"""Decomposition of kernel machines: the steps of a round, and Osuna's algorithms.
 
 Decomposition as in Osuna, Freund, Girosi, AI Memo 1602, 1997, in general form: an algorithm solves
 the subproblem of a working set of rows while all other coefficients stay frozen, scans D for
 violators of the KKT conditions, and chooses the next working set. Each algorithm is a generator of
-rounds; the caller records them, and closes it at the end of the run. Nothing here depends on files,
-folds or progress bars.
+rounds, which the caller closes to end the run. This module does not know files, folds or events.
 """
 
 from __future__ import annotations

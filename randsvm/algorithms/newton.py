@@ -8,13 +8,14 @@ for Support Vector Machine", Optimization Methods and Software 35, 2020. Each ro
 
     beta = argmax beta (y - f) - epsilon |beta| - (beta - beta0)^2 / (2 sigma)  in its box,
 
-and sum beta x is the negative gradient of the smoothed losses by w. As soon as the smoothed problem
-is solved better than it resembles the real one, beta0 = beta. The squares of these losses are the
-case beta0 = 0, sigma = 2 C, without an upper bound, and are not approximated.
+and sum beta x is the negative gradient of the smoothed losses by w. Whenever the error of the
+solution of the smoothed problem is below the error of the smoothing, beta0 becomes beta. The
+squares of these losses are the case beta0 = 0, sigma = 2 C, without an upper bound, and are not
+approximated.
 
-Scaled so that its two signs have equal sums, which a free b needs, beta is feasible for the dual,
-whose value is a lower bound of P. The gap between the lowest P and the highest D so far ends the
-training.
+For a free b, the positive and the negative beta are scaled to equal sums. Then beta is feasible for
+the dual, whose value is a lower bound of P. The gap between the lowest P and the highest D so far
+ends the training.
 
 The steps are solved by conjugate gradients. Their preconditioner is the diagonal of the Hessian for
 columns of mean 0, so that neither the units nor the means of the columns matter.

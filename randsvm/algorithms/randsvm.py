@@ -14,11 +14,10 @@ support vectors) and twonorm (C = 1, g = 0.05; 6,984):
 
 Between 1.1 and 2 the totals of both differ by less than 10%; 1.5 leaves space if |SV| ends near k.
 
-The inner set A: rows near the margin, the only ones whose coefficients may differ from 0.
-
-The mean f0 of the machines of two random subsets chooses A before there is a solution. The error of
-f0 is estimated as half of the difference of the two machines on the audit rows. The subsets are
-solved with C n / m for m rows, so that f0 estimates f of all n rows.
+For large sets the certified variant trains on the inner set A: the rows near the margin, the only
+ones whose coefficients may differ from 0. Two machines, trained on random subsets, choose A: their
+mean f0 estimates f, and half of their difference on the audit rows estimates the error of f0. A
+subset of m of the n rows is solved with C n / m, so that f0 estimates f of all rows.
 """
 
 from __future__ import annotations

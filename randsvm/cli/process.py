@@ -1,4 +1,4 @@
-"""The process of a command: signals, errors as one line and an exit code, imports, the end."""
+"""Start and end the process of a command: signals, and errors as one line and an exit code."""
 
 import contextlib
 import gc

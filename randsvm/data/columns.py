@@ -1,4 +1,4 @@
-"""The columns of a table: which features they become. A model stores them with its features."""
+"""The columns of a table and the features that each becomes. A model stores its columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rows that are in memory already, as arrays, sparse matrices or data frames: the chunks of D.
 
-They are cut where the same rows in a file would be, so that a model has the same bytes. Knows
-nothing of text.
+Chunks end where those of a file with the same rows would, so that the model has the same bytes.
+This module does not know text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LinearSVC and LinearSVR: linear machines to a duality gap."""
+"""LinearSVC and LinearSVR: linear machines, trained to a duality gap."""
 
 from __future__ import annotations
 

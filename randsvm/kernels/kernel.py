@@ -1,4 +1,4 @@
-"""K(x, z) with LIBSVM's parameters."""
+"""Kernel functions K(x, z) with LIBSVM's parameters: linear, poly, rbf, sigmoid, precomputed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Lay out rows and centres for kernel values, and choose how.
+"""Layouts of rows in memory for fast kernel values and sums of them, and the choice of one.
+
+The sums are over centres z, such as support vectors, for each row x.
 
 Every kernel is finish(scale <x, z> + left(x) + right(z)). So one matrix product of augmented rows
 gives the arguments of a block, and one in-place function turns them into kernel values:

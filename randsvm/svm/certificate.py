@@ -1,4 +1,4 @@
-"""Bound P, D and their distance for a solution, rounding included.
+"""Certify a solution: bounds of P, D and P - D that include all rounding errors.
 
 For coefficients beta with any sums, z = y - u - b and width = epsilon + tube, each row has the
 residual
@@ -9,10 +9,10 @@ which is 0 where the row satisfies its KKT condition, and by definition of P and
 
     P - D = sum_i residual_i + b (t - sum beta) + tube (a - sum |beta|).
 
-So the distance needs no P and no D, and no digits cancel. A row without a loss and with
-beta = 0, or with a loss and beta at its bound, has the residual 0 for every z around its own: its
-rounding does not count. What counts is the rounding of the few other rows. Those, or a sample of
-them, are computed in float64 if the bound of float32 does not suffice.
+So P - D is computed without P and D, and no digits cancel. A row without a loss and with beta = 0,
+or with a loss and beta at its bound, has the residual 0 for all z near its own, so the rounding of
+its u does not matter. u of the few other rows, or of a sample of them, is computed in float64 if
+the bound of float32 is too large.
 
 docs/certificate.md has the proofs; kernels/rounding.py the bounds of u.
 """

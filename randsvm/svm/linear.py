@@ -1,4 +1,4 @@
-"""Linear solutions, the losses of their rows, and the pass over the rows that evaluates one."""
+"""Solutions of linear machines, the losses of rows, and the pass over all rows that computes P."""
 
 from __future__ import annotations
 

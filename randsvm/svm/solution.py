@@ -1,4 +1,4 @@
-"""SV: a solution, i.e. support vectors with their coefficients beta and the offset b.
+"""Solutions: support vectors with their coefficients beta, the offset b, and the certificate.
 
 Knows nothing of solvers, scans or files.
 """

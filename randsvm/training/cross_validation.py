@@ -1,12 +1,12 @@
 """Cross-validation: folds, concurrent fits, values of held-out rows, and scores to select by.
 
-A score is of all rows that a fold holds out. Each row also has a loss, by which a race compares
-combinations row by row. For log loss and the errors of a regression it is the term of the row. For
-the others it is n times what the score would gain, to first order, if this row alone were predicted
-(for AUC: ranked) correctly; n is the number of rows. For accuracy the loss of a row is 0 or 1. For
-balanced accuracy with k classes, a wrong row of a class of m rows has the loss n / (k m). For AUC
-and F1 a constant is added so that the mean loss is 1 - score. Weights of rows multiply all of these
-losses.
+The score of a fold is computed from all of its held-out rows. Each row also has a loss, by which
+racing compares combinations row by row. For log loss and the errors of a regression it is the term
+of the row. For the others it is n times what the score would gain, to first order, if this row
+alone were predicted (for AUC: ranked) correctly; n is the number of rows. For accuracy the loss of
+a row is 0 or 1. For balanced accuracy with k classes, a wrong row of a class of m rows has the loss
+n / (k m). For AUC and F1 a constant is added so that the mean loss is 1 - score. Weights of rows
+multiply all of these losses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options other than parameters, the clock, reasons for the end, and types of all trainings.
+"""Records that all trainings share: the options of a run (`Job`), its clock and why it ended.
 
 This module knows no algorithm.
 """

@@ -1,4 +1,4 @@
-"""Kernel machines: train one by rounds of solve and scan, and join its subtasks to a model."""
+"""Train a kernel machine: solve each of its binary problems by rounds, and join them to a model."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Fit the parameters of a model's probabilities to decision values.
 
-For classes these are sigmoids, and for a regression the scale of its noise, both fitted to
-held-out rows. The scores of these rows, for label sets and intervals, are kept on request. For
-novelty detection they are marks between the decision values of the training rows. Nothing here
-depends on an algorithm.
+For classes the parameters are those of sigmoids, for a regression the scale of its noise, both
+fitted to held-out rows. For novelty detection they are marks between the decision values of the
+training rows. On request the scores of held-out rows are kept for label sets and intervals. This
+module does not know algorithms.
 
 Platt, "Probabilistic Outputs for Support Vector Machines", 1999, in the form of Lin, Lin and Weng,
 "A Note on Platt's Probabilistic Outputs", Machine Learning 68, 2007.

@@ -1,4 +1,6 @@
-"""Rounds of solve and scan of one subtask, from the first solve to the evaluation; their end."""
+"""The loop over rounds of one binary problem: solve a working set, scan all rows, decide to end.
+
+The closing evaluation certifies the last solution."""
 
 from __future__ import annotations
 
