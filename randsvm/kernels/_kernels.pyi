@@ -56,7 +56,7 @@ def add_sums_of_cells(
     u: NDArray[np.float64],
     widest: int = 512,
 ) -> int: ...
-def add_squared_distances(
+def squared_distances(
     x_starts: NDArray[np.int32],
     x_columns: NDArray[np.int32],
     x_values: NDArray[np.floating[Any]],

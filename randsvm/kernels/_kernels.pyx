@@ -19,7 +19,7 @@ cdef extern from "_rbf.h":
         const int *features
         const void *x
         const void *left
-        long m, width
+        long m
         double gamma
         const void *panels
         long count, d
@@ -132,17 +132,17 @@ def dense_rbf(
     """Store kernel values of dense rows and centres, K_ij, or compute u_ic += sum_j beta_cj K_ij.
 
     float32: K_ij = exp(<x_i, z_j>), where all products are <= 0; x : (m, d).
-    float64: K_ij = exp(-gamma (|x_i - z_j|^2 + e_i)); x : (m, d + 1), a row is x_i and e_i.
+    float64: K_ij = exp(-gamma |x_i - z_j|^2); x : (m, d).
     panels : (count, d, PANEL_CENTRES), centre 32 p + l is panels[p, :, l]; K : (m, centres), values
     adjacent; beta : (columns, count * PANEL_CENTRES), 0 where there is no centre, columns at most
     PANEL_COLUMNS; u : (m, columns). widest: the largest width of vectors in bits; the last digits
     of the results depend on the width.
     """
     cdef rbf_work it
-    it.starts, it.m, it.width, it.d, it.gamma = NULL, x.shape[0], x.shape[1], panels.shape[1], gamma
-    if it.width != it.d + (sizeof(real) == 8) or panels.shape[2] != PANEL:
+    it.starts, it.m, it.d, it.gamma = NULL, x.shape[0], x.shape[1], gamma
+    if it.d != panels.shape[1] or panels.shape[2] != PANEL:
         raise ValueError("expected x and panels of shapes that fit")
-    it.x = &x[0, 0] if it.m and it.width else NULL
+    it.x = &x[0, 0] if it.m and it.d else NULL
     _run(&it, panels, K, beta, u, widest)
 
 
@@ -243,12 +243,12 @@ def add_sums_of_cells(
     return values
 
 
-def add_squared_distances(
+def squared_distances(
     const int[::1] x_starts, const int[::1] x_columns, const real[::1] x_values,
     const int[::1] z_starts, const int[::1] z_columns, const real[::1] z_values,
     double[:, :] block,
 ):
-    """Compute block[i, j] += |x_i - z_j|^2 from the differences of features.
+    """Compute block[i, j] = |x_i - z_j|^2 from the differences of features.
 
     Rows that are far from 0 lose no digits. Both matrices are in CSR with ascending columns.
     """
@@ -276,4 +276,4 @@ def add_squared_distances(
                     sum += <double> x_values[a] * x_values[a]
                 for b in range(b, b_end):
                     sum += <double> z_values[b] * z_values[b]
-                block[i, j] += sum
+                block[i, j] = sum

@@ -36,7 +36,7 @@ INLINED void NAMED(dense_loop)(const int vectors, const int columns, const rbf_w
             for (int s = 0; s < TILE; s++)
                 sums[c][s] = (REALS){0};
         for (int s = 0; s < TILE; s++)
-            rows[s] = x + (i + s < m ? i + s : i) * it->width;
+            rows[s] = x + (i + s < m ? i + s : i) * d;
         for (long first = 0; first < centres; first += group) {
             const long last = first + group < centres ? first + group : centres;
             REALS some[COLUMNS][TILE];
@@ -48,7 +48,7 @@ INLINED void NAMED(dense_loop)(const int vectors, const int columns, const rbf_w
                 REALS values[TILE][2];
                 for (int s = 0; s < TILE; s++)
                     for (int v = 0; v < vectors; v++)
-                        values[s][v] = (REALS){0} + STARTED(rows[s], d);
+                        values[s][v] = (REALS){0};
                 for (long k = 0; k < d; k++, z += PANEL)
                     for (int v = 0; v < vectors; v++)
                         for (int s = 0; s < TILE; s++)
@@ -138,7 +138,6 @@ INLINED void NAMED(sparse_loop)(const int vectors, const int columns, const rbf_
 #undef REALS
 #undef WIDTH
 #undef EXPONENTIAL
-#undef STARTED
 #undef ADD_TERM
 #undef EXPONENT
 #undef NAMED

@@ -85,13 +85,12 @@ INLINED doubles exponential64(doubles x)
 /* Rows, centres and results of the loops; pointers to void are to numbers of the loop's type.
 
    Dense rows of float32 are augmented (see Layout.lay_out), so that
-   <x, z> = -gamma |x - z|^2. Dense rows of float64 have one more value than centres: a squared
-   distance that is added to the squared distances from all centres. Sparse rows have augmented
-   centres, whose last row of a panel is right_j: the exponent is <x_i, z_j> + right_j + left_i. */
+   <x, z> = -gamma |x - z|^2. Sparse rows have augmented centres, whose last row of a panel is
+   right_j: the exponent is <x_i, z_j> + right_j + left_i. */
 typedef struct {
     const int *starts, *features; /* of sparse rows in CSR: starts : (m + 1,); NULL: dense rows */
-    const void *x, *left;         /* dense: (m, width); sparse: the values, and (m,) */
-    long m, width;
+    const void *x, *left;         /* dense: (m, d); sparse: the values, and (m,) */
+    long m;
     double gamma; /* of dense float64 rows */
     const void *panels; /* (count, d, PANEL), or (count, d + 1, PANEL) for sparse rows */
     long count, d;
@@ -107,7 +106,6 @@ typedef struct {
 #define WIDTH LANES
 #define EXPONENTIAL exponential
 /* The exponent of a pair of dense rows is a sum of products. */
-#define STARTED(row, d) 0
 #define ADD_TERM(sum, x, z) sum += (x) * (z)
 #define EXPONENT(sum, gamma) (sum)
 #define NAMED(name) name##_32
@@ -119,7 +117,6 @@ typedef struct {
 #define EXPONENTIAL exponential64
 /* Sums of squared differences: rows that are far from 0 and near each other lose no digits, and
    K(x, x) = 1 exactly. */
-#define STARTED(row, d) (row)[d]
 #define ADD_TERM(sum, x, z)                                                                     \
     do {                                                                                        \
         REALS difference = (x) - (z);                                                           \

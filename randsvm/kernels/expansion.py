@@ -71,7 +71,8 @@ def evaluate_expansions(
 ) -> np.ndarray:
     """Return the `values` of each expansion along a new first axis; rows are laid out once.
 
-    The expansions have the same layout and the same number of sums.
+    The expansions have the same layout and the same number of sums. All rbf values of a row have
+    the factor exp(-gamma extra) in common.
     """
     layout = expansions[0].layout
     u = np.zeros((len(expansions), X.shape[0], *expansions[0].sum_shape))
@@ -80,9 +81,11 @@ def evaluate_expansions(
             for each, of_each in zip(expansions, u, strict=True):
                 of_each[:] = X @ each.weights
         else:
-            for block in layout.rows(X, extra):
+            for block in layout.rows(X):
                 for each, of_each in zip(expansions, u, strict=True):
                     each.add(of_each, [block])
+            if extra is not None and layout.kernel.name == "rbf":
+                u *= np.exp(-layout.kernel.gamma * extra).reshape(-1, *[1] * (u.ndim - 2))
     check_finite(u, layout.kernel)
     return u
 

@@ -40,13 +40,13 @@ from randsvm.kernels._kernels import (
     PANEL_CENTRES,
     PANEL_COLUMNS,
     SPARSE_PANELS,
-    add_squared_distances,
     add_sums_of_cells,
     dense_rbf,
     mirror,
     sort_into_cells,
     sparse_arguments,
     sparse_rbf,
+    squared_distances,
 )
 from randsvm.kernels.kernel import Kernel
 
@@ -170,24 +170,19 @@ class Layout:
         norm = ((np.sqrt(norms) + math.sqrt(self.sizes.norm)) / 2) ** 2
         return self.sizes._replace(norm=norm)
 
-    def rows(self, X: Matrix, extra: np.ndarray | None = None) -> Iterator[RowBlock]:
-        """Yield blocks of rows that stay in the cache.
-
-        X : (m, d) CSR or array; extra : (m,) squared norms of features outside X.
-        """
-        extra = np.zeros(X.shape[0]) if extra is None else extra
+    def rows(self, X: Matrix) -> Iterator[RowBlock]:
+        """Yield blocks of rows that stay in the cache. X : (m, d) CSR or array."""
         for at in slices(X.shape[0], self.rows_at_once(X.shape[1])):
-            yield at, self.lay_out(X[at], extra[at])
+            yield at, self.lay_out(X[at])
 
     def rows_at_once(self, d: int) -> int:
         """Return the number of rows of d features in a block."""
         return max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // max(d, 1)))
 
-    def lay_out(self, X: Matrix, extra: np.ndarray) -> Any:
+    def lay_out(self, X: Matrix) -> Any:
         """Return a block of rows; here dense ones, [x, 1, left], (m, d + 2)."""
         x = self.centred(X)
-        left = self.kernel.left(squared_norms(x) + extra)
-        return _beside(self.dtype, x, np.ones(len(x)), left)
+        return _beside(self.dtype, x, np.ones(len(x)), self.kernel.left(squared_norms(x)))
 
     def some(self, rows: Any, at: slice) -> Any:
         """Return some rows of a block."""
@@ -235,7 +230,7 @@ class Layout:
         parts = list(slices(len(K), GRAM_ROWS))
         centres = [self.centres(X[at]) for at in parts]
         for number, i in enumerate(parts):
-            rows = self.lay_out(X[i], np.zeros(i.stop - i.start))
+            rows = self.lay_out(X[i])
             for j, columns in zip(parts[number:], centres[number:], strict=True):
                 block = K[i, j] if dtype is self.dtype else np.empty(K[i, j].shape, self.dtype)
                 self.store(rows, columns, block)
@@ -248,7 +243,7 @@ class Layout:
 
     def centred(self, X: Matrix) -> np.ndarray:
         """Return the rows less the centre, (m, d) float64, a copy."""
-        dense = to_dense(X).astype(np.float64)
+        dense = to_dense(X).astype(np.float64, order="C")
         if self.centre is not None:
             dense -= self.centre
         return dense
@@ -287,7 +282,7 @@ class Blocks(Layout):
 class SparseRows(Layout):
     """The base of layouts of rows with few nonzeros.
 
-    A block of rows is CSR, left (m,), and squared norms outside of the features, (m,).
+    A block of rows is CSR and left, (m,).
     """
 
     is_dense = False
@@ -308,15 +303,15 @@ class SparseRows(Layout):
             return rows.astype(self.dtype, copy=False)
         return rows.minus(self.centre, self.dtype)
 
-    def lay_out(self, X: Matrix, extra: np.ndarray) -> Any:
+    def lay_out(self, X: Matrix) -> Any:
         rows = self.nonzeros(X)
-        left = self.kernel.left(squared_norms(rows) + extra)
+        left = self.kernel.left(squared_norms(rows))
         # Copied: a chunk is valid until its thread reads the next, but blocks are kept.
-        return *map(np.array, csr_parts(rows)), left.astype(self.dtype), extra
+        return *map(np.array, csr_parts(rows)), left.astype(self.dtype)
 
     def some(self, rows: Any, at: slice) -> Any:
-        starts, features, values, left, extra = rows
-        return starts[at.start : at.stop + 1], features, values, left[at], extra[at]
+        starts, features, values, left = rows
+        return starts[at.start : at.stop + 1], features, values, left[at]
 
 
 class SparseBlocks(SparseRows, Blocks):
@@ -339,13 +334,12 @@ class SparseBlocks(SparseRows, Blocks):
         return columns, csr_parts(rows), right, None if beta is None else beta.astype(self.dtype)
 
     def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
-        starts, features, values, left, extra = rows
+        starts, features, values, left = rows
         (at, numbers, products), (z_starts, z_features, z_values), right, _ = centres
         exponent = -min(left.min(initial=0.0), right.min(initial=0.0))
         is_exact = self.kernel.name == "rbf" and self.dtype is np.float64
         if is_exact and exponent * FLOAT64_UNIT > ROUNDING:
-            K[:] = extra[:, None]
-            add_squared_distances(starts, features, values, z_starts, z_features, z_values, K)
+            squared_distances(starts, features, values, z_starts, z_features, z_values, K)
             K *= -self.kernel.gamma
         else:
             sparse_arguments(starts, features, values, at, numbers, products, left, right, K)
@@ -432,21 +426,18 @@ def to_panels(centres: np.ndarray) -> np.ndarray:
 class Dense(Compiled):
     """Dense rows of rbf. In float32 they are augmented as those of Blocks.
 
-    In float64 a block is [x, extra], and exponents come from differences of features.
+    In float64 they are as they are, and exponents come from differences of features.
     """
 
     def exponents(self, norm: Any, terms: Any) -> tuple[Any, Any]:
         return (0.0, terms) if self.dtype is np.float64 else super().exponents(norm, terms)
 
-    def lay_out(self, X: Matrix, extra: np.ndarray) -> Any:
-        if self.dtype is np.float64:
-            return _beside(self.dtype, self.centred(X), extra)
-        return super().lay_out(X, extra)
+    def lay_out(self, X: Matrix) -> Any:
+        return self.centred(X) if self.dtype is np.float64 else super().lay_out(X)
 
     def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
-        if self.dtype is np.float64:
-            return self.centred(Z)
-        return self.augmented_centres(Z, precision)
+        is_double = self.dtype is np.float64
+        return self.centred(Z) if is_double else self.augmented_centres(Z, precision)
 
 
 class Nonzeros(SparseRows, Compiled):
@@ -476,7 +467,7 @@ class Nonzeros(SparseRows, Compiled):
         beta: np.ndarray | None = None,
         u: np.ndarray | None = None,
     ) -> None:
-        starts, features, values, left, _ = rows
+        starts, features, values, left = rows
         sparse_rbf(starts, features, values, left, panels, K, beta, u)
 
 
@@ -517,8 +508,8 @@ class Cells(Dense):
     def rows_at_once(self, d: int) -> int:
         return max(CELL_ROWS, min(SLICE_ROWS, SLICE_VALUES // max(d, 1)))
 
-    def lay_out(self, X: Matrix, extra: np.ndarray) -> Any:
-        x = super().lay_out(X, extra)
+    def lay_out(self, X: Matrix) -> Any:
+        x = super().lay_out(X)
         places = np.arange(len(x), dtype=np.uint16)
         sort_into_cells(x, X.shape[1], places)
         return places, to_panels(np.take(x, places, axis=0))

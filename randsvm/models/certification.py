@@ -442,7 +442,9 @@ class Judge:
             norms = np.concatenate([squared_norms(X) + extra, squared_norms(Z)])
             norm = float(norms.max(initial=0.0))
             length = norm**0.5
-        of_rows = RowSizes(norm, X.shape[1] + 1, length)
+        # Other features have a factor of their own, whose exponent is rounded as often.
+        terms = (X.shape[1] + 1) * (2 if np.any(extra) else 1)
+        of_rows = RowSizes(norm, terms, length)
         error = sum_error(self.layout, of_rows, len(self.beta), sums=2 * len(totals))
         return error.of(np.abs(sizes), totals)
 
