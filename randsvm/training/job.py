@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from randsvm.arrays import Matrix
 from randsvm.data.cache import is_cache
 from randsvm.data.columns import Frame
 from randsvm.data.dataset import Dataset, Source
-from randsvm.errors import OutOfTimeError, ParameterError
+from randsvm.errors import OutOfTimeError
 from randsvm.events import Iteration, Watch, listener, listening, silent
 from randsvm.files import display_output
 from randsvm.models.model_text import check_is_not_model, check_replaces_model
@@ -44,28 +44,11 @@ Keep = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Trains on the rows of a view with the given parameters; returns f.
 Fit = Callable[[Dataset, AnyParams], Decision]
 
-
-ParamsOfFit = TypeVar("ParamsOfFit", bound=KernelParams | SgdParams, contravariant=True)
-
-
-class FoldFit(Protocol[ParamsOfFit]):
-    """A function that trains on some rows of a view."""
-
-    def __call__(
-        self,
-        params: ParamsOfFit,
-        previous: Any,
-        training: np.ndarray,
-        held_out: np.ndarray,
-        keep: Keep,
-        /,
-    ) -> tuple[np.ndarray, Any]:
-        """Return what is kept of f of rows that are held out, and the fit to start from.
-
-        previous: a fit with the same parameters except C, on these or other rows; None: from
-            nothing
-        training, held_out : (n,) bool, the rows to train on and those that f is of
-        """
+# fit(params, previous, training, held_out, keep) trains on some rows of a view; it returns what is
+# kept of f of rows that are held out, and the fit to start from.
+# previous: a fit with the same parameters except C, on these or other rows; None: from nothing.
+# training, held_out : (n,) bool, the rows to train on and those that f is of.
+FoldFit = Callable[[AnyParams, Any, np.ndarray, np.ndarray, Keep], tuple[np.ndarray, Any]]
 
 
 @dataclass(frozen=True)
@@ -122,18 +105,20 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
 
 def check_gap(job: Job, params: KernelParams | SgdParams) -> None:
     """Raise ParameterError if --require-gap or -m is given and does not go with this training."""
+    is_kernel, required = isinstance(params, KernelParams), job.limits.require_gap is not None
     require(
-        isinstance(params, KernelParams) or job.resources.libsvm_cache is None,
+        is_kernel or job.resources.libsvm_cache is None,
         "-m is the size of LIBSVM's cache: sgd does not use LIBSVM",
     )
-    if job.limits.require_gap is None:
-        return
-    if not isinstance(params, KernelParams):
-        raise ParameterError(
-            "--require-gap is for randsvm, osuna and osuna-closest: sgd writes its model whatever "
-            "the gap"
-        )
-    require(params.positive_semidefinite, "--require-gap needs a positive semidefinite kernel")
+    require(
+        is_kernel or not required,
+        "--require-gap is for randsvm, osuna and osuna-closest: sgd writes its model whatever the "
+        "gap",
+    )
+    require(
+        not (isinstance(params, KernelParams) and required) or params.positive_semidefinite,
+        "--require-gap needs a positive semidefinite kernel",
+    )
 
 
 # Seconds before a time limit that are reserved for late events and for writing the model.

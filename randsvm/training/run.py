@@ -45,7 +45,7 @@ from randsvm.models.model import ONE_CLASS_LABELS, Model
 from randsvm.models.model_text import configuration_and_gap, save
 from randsvm.parallel import one_blas_thread
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, option_fields, require
-from randsvm.parameters.run import Search
+from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams, resolve_gamma, weights_of_labels
 from randsvm.training.cross_validation import (
@@ -107,13 +107,10 @@ def load_rows(data: Source, params: KernelParams | SgdParams, job: Job) -> Datas
     Raises DataError for bad text, and InputError for a file that cannot be opened or read.
     """
     options = _parse_options(data, params, job)
-    if job.resources.cluster is None:
-        D = dataset.load(data, options, job.resources)
-    else:
-        D = _load_on_cluster(data, options, job)
+    load = dataset.load if job.resources.cluster is None else _load_on_cluster
+    D = load(data, options, job.resources)
     if D.summary.columns is not None:
-        text = D.summary.columns.notice()
-        emit(Notice(text))
+        emit(Notice(D.summary.columns.notice()))
         if D.summary.columns.are_names_numbers():
             emit(
                 Notice(
@@ -144,7 +141,7 @@ def _parse_options(data: Source, params: KernelParams | SgdParams, job: Job) -> 
     )
 
 
-def _load_on_cluster(data: Source, options: ParseOptions, job: Job) -> Dataset:
+def _load_on_cluster(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
     """Return rows that the workers of a cluster scan.
 
     Raises ClusterError, also if the cluster is not reached before the time limit.
@@ -152,7 +149,7 @@ def _load_on_cluster(data: Source, options: ParseOptions, job: Job) -> Dataset:
     # Imported here since dask is optional, and its import takes a second.
     from randsvm.cluster import executor
 
-    address = job.resources.cluster
+    address = resources.cluster
     assert address is not None
     try:
         worker_pool = executor.connect(address)
@@ -162,9 +159,7 @@ def _load_on_cluster(data: Source, options: ParseOptions, job: Job) -> Dataset:
         ) from None
     try:
         # Workers may start while this process reads.
-        return executor.scan_on(
-            worker_pool, dataset.load(data, options, job.resources), job.resources
-        )
+        return executor.scan_on(worker_pool, dataset.load(data, options, resources), resources)
     except BaseException:
         worker_pool.close()
         raise
