@@ -233,28 +233,6 @@ cdef inline double held_back(
 # times x), adds to the sums of losses and of mistakes, and returns whether any change is not 0.
 
 
-cdef inline bint regression(
-    const Options *how, const Row *row, double eta, double bias_rate, const double *f,
-    double *change, double *losses,
-) noexcept nogil:
-    """L = max(0, |y - f| - epsilon), or its square: the hinge at 1 - distance from the tube."""
-    cdef double residual = row.target - f[0]
-    cdef double sign = 1 if residual > 0 else -1
-    cdef double distance = sign * residual - how.epsilon
-    if distance <= 0:
-        change[0] = 0
-        return False
-    losses[0] += row.weight * (distance * distance if how.kind == SQUARED_HINGE else distance)
-    if row.aware:
-        change[0] = sign * aware_change(
-            how.kind, 1 - distance, row.weight, eta, reach(row, bias_rate))
-    elif how.kind == SQUARED_HINGE:
-        change[0] = sign * 2 * distance * eta / held_back(how, row, eta, bias_rate)
-    else:
-        change[0] = sign * eta
-    return True
-
-
 cdef inline bint crammer_singer(
     const Options *how, const Row *row, double eta, double bias_rate, Py_ssize_t K, const double *f,
     double *change, double *losses, double *mistakes,
@@ -283,14 +261,21 @@ cdef inline bint one_vs_rest(
     const Options *how, const Row *row, double eta, double bias_rate, Py_ssize_t K, const double *f,
     double *change, double *losses, double *mistakes,
 ) noexcept nogil:
-    """The sum of L(z_k), z_k = f[k] for the row's class and -f[k] for all others."""
+    """The sum of L(z_k), z_k = f[k] for the row's class and -f[k] for all others.
+
+    max(0, |y - f| - epsilon) of a regression is the hinge at z = 1 + epsilon - |y - f|.
+    """
     cdef Py_ssize_t k, predicted = 0
     cdef double sign, z, divisor = held_back(how, row, eta, bias_rate)
     cdef double q = reach(row, bias_rate) if row.aware else 0
     cdef bint moved = False
     for k in range(K):
-        sign = 1 if row.right == k else -1
-        z = sign * f[k]
+        if how.is_regression:
+            sign = 1 if row.target > f[0] else -1
+            z = 1 - (sign * (row.target - f[0]) - how.epsilon)
+        else:
+            sign = 1 if row.right == k else -1
+            z = sign * f[k]
         losses[0] += row.weight * loss_of(how.kind, z)
         if row.aware:
             change[k] = sign * aware_change(how.kind, z, row.weight, eta, q)
@@ -301,7 +286,7 @@ cdef inline bint one_vs_rest(
             predicted = k
     if K == 1:
         predicted = 0 if f[0] > 0 else 1
-    if predicted != row.right:
+    if predicted != row.right and not how.is_regression:
         mistakes[0] += row.own
     return moved
 
@@ -411,9 +396,7 @@ def steps(
             eta = rate(&how, t)
             b_rate = bias_rate_at(&how, t)
             shrink(&model, count * (eta * lambda_), v.shape[0])
-            if is_regression:
-                moved = regression(&how, &row, eta, b_rate, &f[0], &change[0], &losses)
-            elif crammer_singer_loss:
+            if crammer_singer_loss:
                 moved = crammer_singer(
                     &how, &row, eta, b_rate, K, &f[0], &change[0], &losses, &mistakes)
             else:

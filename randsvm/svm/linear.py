@@ -132,16 +132,13 @@ class LinearObjective:
             violating, wrong = outside > 0, residual**2
             loss = outside**2 if self.is_squared else outside
         else:
-            classes, rows = y.astype(np.int64), np.arange(len(y))
-            if f.shape[1] == 1:
-                z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
-                wrong = np.where(f[:, 0] > 0, 0, 1) != classes
-            else:
-                wrong, own, z = f.argmax(axis=1) != classes, f[rows, classes], -f
-                z[rows, classes] = own
-                if self.crammer_singer:
-                    z[rows, classes] = np.inf
-                    z = own[:, None] + z.min(axis=1, keepdims=True)
+            classes = y.astype(np.int64)
+            own = np.arange(f.shape[1]) == classes[:, None]
+            z = np.where(own, f, -f)
+            if self.crammer_singer:
+                z = f[own, None] - np.where(own, -np.inf, f).max(axis=1, keepdims=True)
+            predicted = f.argmax(axis=1) if f.shape[1] > 1 else f[:, 0] <= 0
+            wrong = predicted != classes
             margin_loss = LOSSES[self.loss]
             loss = self.weights[classes] * margin_loss.of(z).sum(axis=1)
             violating = (z < margin_loss.margin).any(axis=1)
