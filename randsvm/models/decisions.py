@@ -241,14 +241,3 @@ def own_pair_scores(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     # f > 0 is a vote for the row's own class in the columns of later classes.
     is_later = np.arange(f.shape[1]) >= y[:, None]
     return np.where(is_later, -f, f).max(axis=1)
-
-
-def label_sets(scores: np.ndarray, predicted: np.ndarray, largest: float) -> np.ndarray:
-    """Return which labels are in the set of each row, (m, classes) bool.
-
-    The predicted label always is, so that no set is empty. scores : see `class_scores`;
-    predicted : (m,) class indices; largest : see `NonconformityScores.largest`.
-    """
-    found = scores <= largest
-    found[np.arange(len(found)), predicted] = True
-    return found

@@ -21,149 +21,18 @@ from randsvm.events import (
 )
 
 
-class Metric:
-    """Counts over rows. A row counts as its weight.
-
-    labelled_weight : sum of the weights of the labelled rows
-    """
-
-    def __init__(self) -> None:
-        self.rows = self.labelled = 0
-        self.labelled_weight = 0.0
-
-    def add(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
-        probabilities: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
-        """Count m rows.
-
-        y : (m,) class indices or targets, nan for unlabelled rows; f : (m, columns); predicted :
-        (m,) class indices or targets; weights : (m,); probabilities : (m, classes), or None.
-        """
-        labelled = ~np.isnan(y)
-        self.rows += len(f)
-        self.labelled += int(labelled.sum())
-        self.labelled_weight += float(weights[labelled].sum())
-        chances = None if probabilities is None else probabilities[labelled]
-        self._compare(y[labelled], f[labelled], predicted[labelled], weights[labelled], chances)
-
-    def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
-        p: np.ndarray | None,
-    ) -> None:  # fmt: skip
-        """Count labelled rows."""
-
-    def metrics(self, labels: Sequence[str]) -> ClassificationMetrics | RegressionMetrics | None:
-        """Return further scores. labels : of all true classes, the classes of the model first."""
-        return None
-
-
-class Accuracy(Metric):
-    """Accuracy in percent.
-
-    correct : number of labelled rows with a correct prediction
-    correct_weight : sum of their weights
-    """
-
-    correct = 0
-    correct_weight = 0.0
-
-    def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
-        p: np.ndarray | None,
-    ) -> None:  # fmt: skip
-        right = y == predicted
-        self.correct += int(right.sum())
-        self.correct_weight += float(weights[right].sum())
-
-    @property
-    def accuracy(self) -> float:
-        """Accuracy in percent; nan without labelled rows."""
-        return 100 * self.correct_weight / self.labelled_weight if self.labelled_weight else nan
-
-
-class RegressionErrors(Metric):
-    """Errors e = f - y of a regression, whose predictions are f.
-
-    sums : (2,), of e^2 and |e|; mean, products : of y and f, (2,) and (2, 2), the latter sums of
-    products of the deviations from the mean
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sums, self.mean, self.products = np.zeros(2), np.zeros(2), np.zeros((2, 2))
-
-    def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
-        p: np.ndarray | None,
-    ) -> None:  # fmt: skip
-        if total := float(weights.sum()):
-            error, pairs = predicted - y, np.column_stack([y, predicted])
-            # With this formula the mean of equal pairs is exactly that pair.
-            mean = pairs[0] + weights @ (pairs - pairs[0]) / total
-            products = ((pairs - mean).T * weights) @ (pairs - mean)
-            self._join(total, [weights @ error**2, weights @ np.abs(error)], mean, products)
-
-    def _join(self, total: float, sums: Any, mean: np.ndarray, products: np.ndarray) -> None:
-        """Add the sums of rows of weight `total`, which `labelled_weight` counts already.
-
-        Chan, Golub, LeVeque 1983, without cancellation for a large mean.
-        """
-        difference, n = mean - self.mean, self.labelled_weight
-        between = np.outer(difference, difference) * ((n - total) * total / n)
-        self.sums = np.add(self.sums, sums)
-        self.mean = self.mean + difference * (total / n)
-        self.products = self.products + products + between
-
-    def __add__(self, other: RegressionErrors) -> RegressionErrors:
-        """Return the errors of both sets of rows."""
-        both = copy(self)
-        for count in ("rows", "labelled", "labelled_weight"):
-            setattr(both, count, getattr(self, count) + getattr(other, count))
-        if other.labelled_weight:
-            both._join(other.labelled_weight, other.sums, other.mean, other.products)
-        return both
-
-    @property
-    def squared_error(self) -> float:
-        """Mean squared error."""
-        return float(self.sums[0]) / self.labelled_weight if self.labelled_weight else nan
-
-    @property
-    def squared_correlation(self) -> float:
-        """The squared correlation of y and f.
-
-        svm-predict computes it from sums of squares, which is inexact for targets far from 0.
-        """
-        (yy, yf), (_, ff) = self.products.tolist()
-        spread = yy * ff
-        return yf**2 / spread if spread else nan
-
-    @property
-    def mean_absolute_error(self) -> float:
-        return float(self.sums[1]) / self.labelled_weight if self.labelled_weight else nan
-
-    @property
-    def r_squared(self) -> float:
-        """R^2 = 1 - sum e^2 / sum (y - mean y)^2."""
-        spread = float(self.products[0, 0])
-        return 1 - float(self.sums[0]) / spread if spread > 0 else nan
-
-    def metrics(self, labels: Sequence[str]) -> RegressionMetrics:
-        return RegressionMetrics(self.mean_absolute_error, self.r_squared)
-
-
-class ConfusionMatrix(Accuracy):
+class ClassCounts:
     """Accuracy, precision, recall and F1; for two classes also the areas under the curves.
 
-    The areas under the ROC and the precision-recall curves need all decision values and weights:
-    17 bytes for each row.
+    A row counts as its weight. The areas under the ROC and the precision-recall curves need all
+    decision values and weights: 17 bytes for each row.
+
+    confusion : (2, true classes, classes), numbers of rows, and sums of their weights
     """
 
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.classes = classes
-        # Numbers of rows, and sums of their weights: (2, true classes, classes).
+    def __init__(self, classes: int, areas: bool = False) -> None:
+        """Count nothing so far. areas : whether to keep what the areas under the curves need."""
+        self.classes, self.has_areas = classes, areas and classes == 2
         self.confusion: np.ndarray = np.zeros((2, classes, classes))
         # Of each block f, whether the first class is the true one, and weights, (m,) each.
         self.blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -171,11 +40,15 @@ class ConfusionMatrix(Accuracy):
         # without probabilities.
         self.losses: np.ndarray | None = None
 
-    def _compare(
+    def add(
         self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
-        p: np.ndarray | None,
+        p: np.ndarray | None = None,
     ) -> None:  # fmt: skip
-        super()._compare(y, f, predicted, weights, p)
+        """Count m labelled rows.
+
+        y, predicted : (m,) class indices; f : (m, columns); weights : (m,); p : (m, classes),
+        probabilities, or None.
+        """
         true, K = y.astype(np.int64), self.classes
         # Labels may be ones that the model does not have.
         more = max(0, int(true.max(initial=-1)) + 1 - self.confusion.shape[1])
@@ -184,7 +57,7 @@ class ConfusionMatrix(Accuracy):
             np.add.at(confusion, (true, predicted), counts)
         known = true < K
         true, f, weights = true[known], f[known], weights[known]
-        if K == 2:
+        if self.has_areas:
             # A model with Crammer and Singer's loss has two decision values.
             own = f[:, 0] if f.shape[1] == 1 else f[:, 0] - f[:, 1]
             self.blocks.append((own, true == 0, weights))
@@ -198,12 +71,21 @@ class ConfusionMatrix(Accuracy):
         sums = np.array([weights @ log_loss, weights @ squared, weights.sum()])
         self.losses = sums if self.losses is None else self.losses + sums
 
+    @property
+    def correct(self) -> int:
+        """The number of rows with a correct prediction."""
+        return int(np.trace(self.confusion[0]))
+
+    @property
+    def accuracy(self) -> float:
+        """Accuracy in percent; nan without rows."""
+        return _ratio(100 * np.trace(self.confusion[1]), self.confusion[1].sum())
+
     def _probability_metrics(self) -> ProbabilityMetrics | None:
         """Return the log loss and the Brier score; nan without labelled rows."""
         if self.losses is None:
             return None
-        *losses, weight = self.losses.tolist()
-        log_loss, squared = (one / weight if weight else nan for one in losses)
+        log_loss, squared = (_ratio(loss, self.losses[2]) for loss in self.losses[:2])
         return ProbabilityMetrics(log_loss, squared / 2 if self.classes == 2 else squared)
 
     def _areas(self) -> tuple[float, float, float]:
@@ -211,13 +93,14 @@ class ConfusionMatrix(Accuracy):
         if not self.blocks:
             return nan, nan, nan
         f, first, weights = map(np.concatenate, zip(*self.blocks, strict=True))
-        total = float(weights[first].sum())
-        ranked = correctly_ranked(f, first, weights)
-        auc = float(weights[first] @ ranked[first]) / total if total else nan
+        auc = _ratio(
+            weights[first] @ correctly_ranked(f, first, weights)[first], weights[first].sum()
+        )
         both = average_precision(f, first, weights), average_precision(-f, ~first, weights)
         return auc, *both
 
     def metrics(self, labels: Sequence[str]) -> ClassificationMetrics:
+        """Return further scores. labels : of all true classes, the classes of the model first."""
         (counts, confusion), K = self.confusion, self.classes
         hits, rows = np.diagonal(confusion), counts.sum(axis=1)
         true, predicted = confusion.sum(axis=1)[:K], confusion.sum(axis=0)
@@ -237,6 +120,71 @@ class ConfusionMatrix(Accuracy):
         confusion = counts.astype(np.int64).tolist()
         likely = self._probability_metrics()
         return ClassificationMetrics(shown, confusion, classes, mean, auc, likely)
+
+
+class RegressionErrors:
+    """Errors e = f - y of a regression, whose predictions are f. A row counts as its weight.
+
+    weight : sum of the weights; sums : (2,), of e^2 and |e|; mean, products : of y and f, (2,) and
+    (2, 2), the latter sums of products of the deviations from the mean
+    """
+
+    def __init__(self) -> None:
+        self.weight, self.sums = 0.0, np.zeros(2)
+        self.mean, self.products = np.zeros(2), np.zeros((2, 2))
+
+    def add(
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray,
+        p: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        """Count m labelled rows. y, predicted, weights : (m,), targets, predictions, weights."""
+        if total := float(weights.sum()):
+            error, pairs = predicted - y, np.column_stack([y, predicted])
+            # With this formula the mean of equal pairs is exactly that pair.
+            mean = pairs[0] + weights @ (pairs - pairs[0]) / total
+            products = ((pairs - mean).T * weights) @ (pairs - mean)
+            self._join(total, [weights @ error**2, weights @ np.abs(error)], mean, products)
+
+    def _join(self, total: float, sums: Any, mean: np.ndarray, products: np.ndarray) -> None:
+        """Add the sums of rows of weight `total`.
+
+        Chan, Golub, LeVeque 1983, without cancellation for a large mean.
+        """
+        difference, n = mean - self.mean, (self.weight + total) or 1.0
+        between = np.outer(difference, difference) * (self.weight * total / n)
+        self.weight, self.sums = self.weight + total, self.sums + sums
+        self.mean = self.mean + difference * (total / n)
+        self.products = self.products + products + between
+
+    def __add__(self, other: RegressionErrors) -> RegressionErrors:
+        """Return the errors of both sets of rows."""
+        both = copy(self)
+        both._join(other.weight, other.sums, other.mean, other.products)
+        return both
+
+    @property
+    def squared_error(self) -> float:
+        """Mean squared error."""
+        return _ratio(self.sums[0], self.weight)
+
+    @property
+    def squared_correlation(self) -> float:
+        """The squared correlation of y and f.
+
+        svm-predict computes it from sums of squares, which is inexact for targets far from 0.
+        """
+        (yy, yf), (_, ff) = self.products.tolist()
+        return _ratio(yf**2, yy * ff)
+
+    def metrics(self, labels: Sequence[str]) -> RegressionMetrics:
+        """Return further scores: the mean of |e|, and R^2 = 1 - sum e^2 / sum (y - mean y)^2."""
+        determination = 1 - _ratio(self.sums[0], self.products[0, 0])
+        return RegressionMetrics(_ratio(self.sums[1], self.weight), determination)
+
+
+def _ratio(a: float, b: float) -> float:
+    """Return a / b; nan where b is 0."""
+    return float(a) / float(b) if b else nan
 
 
 def _mean_of_defined(scores: np.ndarray) -> float:
@@ -320,6 +268,6 @@ class CoverageCounts:
         """Return the counts as shares."""
         return Coverage(
             self.asked,
-            self.covered / self.labelled if self.labelled else nan,
-            self.sizes / self.rows if self.rows else nan,
+            _ratio(self.covered, self.labelled),
+            _ratio(self.sizes, self.rows),
         )

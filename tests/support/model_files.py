@@ -100,9 +100,13 @@ def coupled_probabilities(f: np.ndarray, sigmoid: np.ndarray, classes: int) -> n
     return decisions.coupled_probabilities(decisions.sigmoids(f, sigmoid), classes)
 
 
-def count_of(kind: str, *classes: int) -> Any:
+def count_of(kind: str, classes: int = 0) -> Any:
     """Return what --metrics counts: of "classes" or "errors" of a regression."""
-    return metrics.ConfusionMatrix(*classes) if kind == "classes" else metrics.RegressionErrors()
+    return (
+        metrics.ClassCounts(classes, areas=True)
+        if kind == "classes"
+        else metrics.RegressionErrors()
+    )
 
 
 # What -b fits to decision values, with weights of rows.
