@@ -99,13 +99,14 @@ def _names(name: str | Sequence[str]) -> str:
     return name if isinstance(name, str) else ", ".join(name)
 
 
-def _table(rows: Sequence[tuple[str, object]]) -> str:
-    cells = [f"<tr><th>{text(a)}</th><td>{text(b)}</td></tr>" for a, b in rows if b is not None]
+def _table(rows: Sequence[tuple[Any, ...]]) -> str:
+    """Return a table. rows : a name, a value and its format, if it needs one; None has no row."""
+    cells = [
+        f"<tr><th>{text(name)}</th><td>{text(format(value, *form))}</td></tr>"
+        for name, value, *form in rows
+        if value is not None
+    ]
     return f"<table>{''.join(cells)}</table>"
-
-
-def _number(value: float | None, form: str = ".6g") -> str | None:
-    return None if value is None else f"{value:{form}}"
 
 
 def _outcome(end: Record, records: Sequence[Record]) -> str:
@@ -123,13 +124,13 @@ def _outcome(end: Record, records: Sequence[Record]) -> str:
     rows = [
         ("ended", end.get("stopped")),
         ("exit code", end["exit_code"]),
-        ("gap", None if gap is None else f"{gap:.4%}"),
-        ("P, primal objective", _number(end.get("primal"))),
-        ("D, dual objective", _number(end.get("dual"))),
-        ("J = P/(C n)", _number(end.get("J"))),
-        ("support vectors", _number(end.get("support_vectors"), ",")),
-        ("of these at C", _number(end.get("bounded"), ",")),
-        ("violators", _number(end.get("violators"), ",")),
+        ("gap", gap, ".4%"),
+        ("P, primal objective", end.get("primal"), ".6g"),
+        ("D, dual objective", end.get("dual"), ".6g"),
+        ("J = P/(C n)", end.get("J"), ".6g"),
+        ("support vectors", end.get("support_vectors"), ","),
+        ("of these at C", end.get("bounded"), ","),
+        ("violators", end.get("violators"), ","),
         ("time", f"{end['seconds']:.2f} s"),
         ("peak memory", f"{end['peak_memory'] / 1e6:,.0f} MB"),
     ]
