@@ -1,8 +1,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-OUTSIDE: int
-
 # Places in `state`.
 S: int
 SIGMA: int

@@ -26,14 +26,12 @@ q = |x|^2 + bias rate, by which f moves for a change of 1, and a = h eta, the ch
 
 from libc.math cimport exp, expm1, log1p
 
-# Losses: three of z = y f, in the order of parameters.sgd.LOSS_NAMES; parameters.sgd.OUTSIDE.
+# Losses of z = y f, in the order of parameters.sgd.LOSS_NAMES, and parameters.sgd.OUTSIDE.
 cdef enum:
     HINGE = 0
     SQUARED_HINGE = 1
     LOG = 2
     OUTSIDE_LOSS = 3
-
-OUTSIDE = OUTSIDE_LOSS
 
 # Places in `state`.
 S, SIGMA, M, T, STEPS, WEIGHT, LOSS, ERRORS = range(8)

@@ -16,7 +16,7 @@ c, is that of all support vectors in either case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, log2
@@ -27,7 +27,7 @@ import scipy
 
 from randsvm.arrays import CsrMatrix, slices, squared_norms
 from randsvm.data.sampling import CANDIDATES_DRAW, REDUCTION_DRAW, Draw, Draws, SmallestKeys
-from randsvm.events import Progress, Reduced, emit
+from randsvm.events import Progress, emit
 from randsvm.kernels.expansion import exact_gram, exact_layout, values_of
 from randsvm.kernels.layouts import Layout
 from randsvm.svm.running_values import RunningValues, ShardValues
@@ -312,21 +312,6 @@ class SubtaskReduction(NamedTuple):
     largest: float = 0.0
     mean: float = 0.0
     labels_changed: int = 0
-
-
-def total_reduction(
-    parts: Sequence[SubtaskReduction], full: Certificate, before: int, regression: bool
-) -> Reduced:
-    """Return the changes of all subtasks. full : sum of their certificates; before : support
-    vectors of the full machine."""
-    rows = sum(one.rows for one in parts)
-    return Reduced(
-        support_vectors_before=before,
-        full_gap=full.gap,
-        largest_change=max(one.largest for one in parts),
-        mean_change=sum(one.mean * one.rows for one in parts) / rows,
-        labels_changed=0 if regression else sum(one.labels_changed for one in parts),
-    )
 
 
 # A machine with its split certificate.

@@ -66,11 +66,6 @@ class SgdSchedule(LinearObjective):
     fixed_rate: float = 0.0
     mean_weight: float | None = None
 
-    @property
-    def loss_number(self) -> int:
-        """Return the number of the loss in the compiled code."""
-        return _sgd.OUTSIDE if self.loss == OUTSIDE else LOSS_NAMES.index(self.loss)
-
 
 class Learner:
     """The weights during training, see _sgd.pyx. v, A : (d, K) float64; b, b_sum : (K,) float64.
@@ -134,7 +129,7 @@ class Learner:
         _sgd.steps(
             batch.starts.astype(np.int32, copy=False), batch.columns.astype(np.int32, copy=False),
             batch.values.astype(np.float32, copy=False), batch.y, batch.order,
-            steps.weights, row_weights, steps.loss_number,
+            steps.weights, row_weights, [*LOSS_NAMES, OUTSIDE].index(steps.loss),
             steps.crammer_singer, steps.epsilon is not None, steps.epsilon or 0.0, steps.origin,
             steps.lambda_, steps.eta0, steps.bias_rate, steps.bias_lambda, steps.horizon,
             steps.fixed_rate,

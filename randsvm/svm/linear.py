@@ -202,15 +202,14 @@ def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
     order = np.argsort(u, kind="stable")
     u, sums = u[order], np.cumsum(weights[order])
     count = int(np.searchsorted(sums, share * sums[-1], side="right"))
-    if count == len(u):
-        return Linear(linear.w, np.array([-u[-1] - _slightly(u[-1])]))
-    inside = u[count]
-    # Rows with equal u are on the same side.
-    count = int(np.searchsorted(u, inside))
-    # b lies between the last row outside and the first one inside, so that neither has f = 0. If no
-    # row is outside, it is slightly more than the first one needs.
-    outside = u[count - 1] if count else inside - _slightly(inside)
-    return Linear(linear.w, np.array([-(outside + inside) / 2]))
+    if count < len(u):
+        # Rows with equal u are on the same side.
+        count = int(np.searchsorted(u, u[count]))
+    # b lies between the last row outside and the first one inside, so that neither has f = 0. If
+    # all rows are on one side, it differs from the nearest by more than the rounding of sums.
+    first, last = u[[0, -1]]
+    edges = np.concatenate([[first - _slightly(first)], u, [last + _slightly(last)]])
+    return Linear(linear.w, -edges[count : count + 2].mean(keepdims=True))
 
 
 def _slightly(u: float) -> float:

@@ -626,10 +626,9 @@ class KernelTrainingRun(FileRun[KernelParams]):
     @property
     def reduced(self) -> Reduced | None:
         """Return the changes by --reduce; None without it."""
-        if not self.reductions:
+        changes = self.reductions
+        if not changes:
             return None
-        from randsvm.algorithms.reduced_set import total_reduction
-
         full = [
             one.full if isinstance(one, ReducedMachine) and one.full else one
             for one in (one.SV for one in self.solutions)
@@ -638,8 +637,14 @@ class KernelTrainingRun(FileRun[KernelParams]):
         certificate = total_certificate(
             [one.changes.full if one.changes else one.certificate for one in self.solutions]
         )
-        regression = self.params.prediction_type == "svr"
-        return total_reduction(self.reductions, certificate, len(rows), regression)
+        n, regression = sum(one.rows for one in changes), self.params.prediction_type == "svr"
+        return Reduced(
+            support_vectors_before=len(rows),
+            full_gap=certificate.gap,
+            largest_change=max(one.largest for one in changes),
+            mean_change=sum(one.mean * one.rows for one in changes) / n,
+            labels_changed=0 if regression else sum(one.labels_changed for one in changes),
+        )
 
     @property
     def stopped(self) -> Stopped:  # type: ignore[override]
