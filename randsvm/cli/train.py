@@ -70,7 +70,7 @@ def training(described: Callable[[], None]) -> Callable[..., None]:
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def train() -> None:
-    """Train a support vector machine on a file too large or too noisy for LIBSVM alone.
+    """Train a support vector machine on a file that is too large for LIBSVM.
 
     The file is in svmlight format, or a table (--format).
 
