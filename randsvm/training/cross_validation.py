@@ -25,7 +25,7 @@ import numpy as np
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import FOLDS_DRAW, REPEATS_DRAW, SUBSET_DRAW, Draw
 from randsvm.data.shard_executor import Executor, Shard
-from randsvm.events import Notice, Progress, Searched, Tried, Watch, emit, listening
+from randsvm.events import Notice, Progress, Tried, Watch, emit, listening
 from randsvm.models.decisions import predicted_classes, votes
 from randsvm.models.metrics import RegressionErrors, correctly_ranked
 from randsvm.parallel import Cancelled, completed_results
@@ -214,8 +214,7 @@ def rows_of_groups(D: Dataset, groups: int, seed: int) -> int:
     """Return the fewest rows of `subset_of` that have this number of groups."""
     if D.groups is None:
         return groups
-    keys = Draw(seed, SUBSET_DRAW).keys(0, D.n)
-    order = np.argsort(keys, kind="stable")
+    order = np.argsort(Draw(seed, SUBSET_DRAW).keys(0, D.n), kind="stable")
     first = np.sort(np.unique(D.groups[order], return_index=True)[1])
     return int(first[min(groups, len(first)) - 1]) + 1
 
@@ -537,18 +536,6 @@ def simplest_within_error(tried: Sequence[Tried], sign: int) -> dict[str, float]
         return [way * values[name] for name, way in SIMPLER.items() if name in values]
 
     return min((one.values for one in near), key=simplicity)
-
-
-def search_metadata(found: Searched | None) -> dict[str, Any]:
-    """Return the entries of a model's trailer for a search: best score, its rows, combinations."""
-    if found is None:
-        return {}
-    best = found.tried[0]
-    return {
-        "cross_validation": f"{best.score_name} {best.score!r}",
-        "cross_validation_rows": best.rows,
-        **({"searched": len(found.tried)} if found.of > 1 else {}),
-    }
 
 
 # --- held-out rows -------------------------------------------------------------------------

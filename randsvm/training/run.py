@@ -53,7 +53,6 @@ from randsvm.training.cross_validation import (
     concurrent_fits,
     fit_anew,
     fit_by_cross_validation,
-    search_metadata,
 )
 from randsvm.training.job import (
     IN_MEMORY,
@@ -395,14 +394,16 @@ def train(
         if job.search.is_wanted:
             from randsvm.training.search import search
 
-            until = clock.share(SEARCH_TIME)
             searched, params = search(
-                trainer.D, params, trainer.ways_to_fit, job, configuration, until
+                trainer.D,
+                params,
+                trainer.ways_to_fit,
+                job,
+                configuration,
+                clock.share(SEARCH_TIME),
             )
-        until = clock.end
-        if calibration_of(params) is not None:
-            until = clock.share(1 / (1 + PROBABILITY_TIME))
-        run = trainer.new_run(params, clock, until)
+        share = 1 if calibration_of(params) is None else 1 / (1 + PROBABILITY_TIME)
+        run = trainer.new_run(params, clock, clock.share(share))
         run.path, run.arguments, run.searched = model, configuration(params, job), searched
         with run.saved_if_interrupted():
             run.run()
@@ -659,7 +660,12 @@ class FileRun(TrainingRun, Generic[AnyParams]):
 
     def _metadata(self, outcome: Trained) -> dict[str, Any]:
         """Return the entries of the model's trailer. Equal runs have equal entries."""
-        D = self.trainer.D
+        D, of_search, best = self.trainer.D, dict[str, Any](), self.cross_validation
+        if best is not None:
+            score = f"{best.score_name} {best.score!r}"
+            of_search = {"cross_validation": score, "cross_validation_rows": best.rows}
+        if self.searched is not None and self.searched.of > 1:
+            of_search["searched"] = len(self.searched.tried)
         return {
             "version": __version__,
             "configuration": shlex.join(self.arguments),
@@ -670,5 +676,5 @@ class FileRun(TrainingRun, Generic[AnyParams]):
             "digest": D.summary.digest,
             "C": self.trainer.cost_and_lambda(self.params)[0],
             **self.metadata(outcome),
-            **search_metadata(self.searched),
+            **of_search,
         }

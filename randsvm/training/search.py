@@ -373,13 +373,11 @@ def families_of(
     candidates: Sequence[Candidate[AnyParams]], chained: bool
 ) -> list[list[Candidate[AnyParams]]]:
     """Return the candidates that differ in C alone, ascending in C; each alone if not `chained`."""
-    families = [[one] for one in candidates]
-    if chained:
-        together: dict[Any, list[Candidate[AnyParams]]] = {}
-        for one in sorted(candidates, key=lambda one: one.params.C or 0.0):
-            together.setdefault(replace(one.params, C=1.0), []).append(one)
-        families = list(together.values())
-    return sorted(families, key=lambda family: family[0].params.gamma or 0.0)
+    families: dict[Any, list[Candidate[AnyParams]]] = {}
+    for one in sorted(candidates, key=lambda one: one.params.C or 0.0):
+        family = replace(one.params, C=1.0) if chained else one
+        families.setdefault(family, []).append(one)
+    return sorted(families.values(), key=lambda family: family[0].params.gamma or 0.0)
 
 
 @dataclass
