@@ -1,4 +1,4 @@
-"""Labels: the classes of a file, and what their spellings stand for."""
+"""Labels of a file: which class each spelling is (+1 and 1.0 are one), or which number."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Kernel values, sums of them, and random features that stand for a kernel."""
+"""Kernel values, sums of them, and random features that approximate a kernel."""
