@@ -1,7 +1,13 @@
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+Reals: TypeAlias = NDArray[np.floating[Any]]
+Singles: TypeAlias = NDArray[np.float32]
+Doubles: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int32]
+Places: TypeAlias = NDArray[np.uint16]
 
 PANEL_CENTRES: int
 PANEL_COLUMNS: int
@@ -10,58 +16,25 @@ SPARSE_PANELS: int
 CELL_ROWS: int
 
 def sparse_arguments(
-    x_starts: NDArray[np.int32],
-    x_columns: NDArray[np.int32],
-    x_values: NDArray[np.floating[Any]],
-    z_starts: NDArray[np.int32],
-    z_rows: NDArray[np.int32],
-    z_values: NDArray[np.floating[Any]],
-    left: NDArray[np.floating[Any]],
-    right: NDArray[np.floating[Any]],
-    block: NDArray[np.floating[Any]],
-) -> None: ...
+    x_starts: Integers, x_columns: Integers, x_values: Reals,
+    z_starts: Integers, z_rows: Integers, z_values: Reals,
+    left: Reals, right: Reals, block: Reals,
+) -> None: ...  # fmt: skip
 def dense_rbf(
-    x: NDArray[np.floating[Any]],
-    panels: NDArray[np.floating[Any]],
-    gamma: float,
-    K: NDArray[np.floating[Any]] | None = None,
-    beta: NDArray[np.floating[Any]] | None = None,
-    u: NDArray[np.float64] | None = None,
-    widest: int = 512,
-) -> None: ...
+    x: Reals, panels: Reals, gamma: float, K: Reals | None = None,
+    beta: Reals | None = None, u: Doubles | None = None, widest: int = 512,
+) -> None: ...  # fmt: skip
 def sparse_rbf(
-    starts: NDArray[np.int32],
-    features: NDArray[np.int32],
-    x: NDArray[np.floating[Any]],
-    left: NDArray[np.floating[Any]],
-    panels: NDArray[np.floating[Any]],
-    K: NDArray[np.floating[Any]] | None = None,
-    beta: NDArray[np.floating[Any]] | None = None,
-    u: NDArray[np.float64] | None = None,
-    widest: int = 512,
-) -> None: ...
-def mirror(K: NDArray[np.floating[Any]], begin: int, end: int) -> None: ...
-def sort_into_cells(
-    x: NDArray[np.float32],
-    w: int,
-    places: NDArray[np.uint16],
-) -> None: ...
+    starts: Integers, features: Integers, x: Reals, left: Reals, panels: Reals,
+    K: Reals | None = None, beta: Reals | None = None, u: Doubles | None = None, widest: int = 512,
+) -> None: ...  # fmt: skip
+def mirror(K: Reals, begin: int, end: int) -> None: ...
+def sort_into_cells(x: Singles, w: int, places: Places) -> None: ...
 def add_sums_of_cells(
-    panels: NDArray[np.float32],
-    places: NDArray[np.uint16],
-    z: NDArray[np.float32],
-    columns: NDArray[np.float32],
-    beta: NDArray[np.float32],
-    limit: float,
-    u: NDArray[np.float64],
-    widest: int = 512,
-) -> int: ...
+    panels: Singles, places: Places, z: Singles, columns: Singles, beta: Singles,
+    limit: float, u: Doubles, widest: int = 512,
+) -> int: ...  # fmt: skip
 def squared_distances(
-    x_starts: NDArray[np.int32],
-    x_columns: NDArray[np.int32],
-    x_values: NDArray[np.floating[Any]],
-    z_starts: NDArray[np.int32],
-    z_columns: NDArray[np.int32],
-    z_values: NDArray[np.floating[Any]],
-    block: NDArray[np.float64],
-) -> None: ...
+    x_starts: Integers, x_columns: Integers, x_values: Reals,
+    z_starts: Integers, z_columns: Integers, z_values: Reals, block: Doubles,
+) -> None: ...  # fmt: skip

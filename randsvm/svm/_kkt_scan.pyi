@@ -1,46 +1,23 @@
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
+Doubles: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.int32]
+
 def breakpoints(
-    y: NDArray[np.float64],
-    u: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    positive: float,
-    negative: float,
-    epsilon: float,
-    one_sided: bool,
-    left: float,
-    right: float,
-    at: NDArray[np.float64],
-    jump: NDArray[np.float64],
-) -> tuple[float, int, float, float]: ...
+    y: Doubles, u: Doubles, weights: Doubles | None,
+    positive: float, negative: float, epsilon: float, one_sided: bool,
+    left: float, right: float, at: Doubles, jump: Doubles,
+) -> tuple[float, int, float, float]: ...  # fmt: skip
 def violations(
-    y: NDArray[np.float64],
-    u: NDArray[np.float64],
-    beta: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    positive: float,
-    negative: float,
-    epsilon: float,
-    one_sided: bool,
-    b: float,
-    tolerance: float,
-    rising: NDArray[np.int32],
-    rise: NDArray[np.float64],
-    falling: NDArray[np.int32],
-    fall: NDArray[np.float64],
-) -> tuple[float, float, float, int, int]: ...
+    y: Doubles, u: Doubles, beta: Doubles, weights: Doubles | None,
+    positive: float, negative: float, epsilon: float, one_sided: bool,
+    b: float, tolerance: float, rising: Rows, rise: Doubles, falling: Rows, fall: Doubles,
+) -> tuple[float, float, float, int, int]: ...  # fmt: skip
 def residuals(
-    y: NDArray[np.float64],
-    u: NDArray[np.float64],
-    beta: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    positive: float,
-    negative: float,
-    width: float,
-    one_sided: bool,
-    b: float,
-    error: NDArray[np.float64],
-    computed: NDArray[np.float64],
-    rise: NDArray[np.float64],
-) -> None: ...
+    y: Doubles, u: Doubles, beta: Doubles, weights: Doubles | None,
+    positive: float, negative: float, width: float, one_sided: bool,
+    b: float, error: Doubles, computed: Doubles, rise: Doubles,
+) -> None: ...  # fmt: skip

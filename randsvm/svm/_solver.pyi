@@ -1,21 +1,18 @@
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
+
+Singles: TypeAlias = NDArray[np.float32]
+Doubles: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.int32]
 
 # Address of a print function for LIBSVM that reads the number of iterations.
 READ_ITERATIONS: int
 
 def iterations() -> int: ...
-def lay_out(
-    K: NDArray[np.float32], index: NDArray[np.int32], values: NDArray[np.float64]
-) -> None: ...
+def lay_out(K: Singles, index: Rows, values: Doubles) -> None: ...
 def lay_out_moves(
-    K: NDArray[np.float32],
-    rows: NDArray[np.int32],
-    factor: NDArray[np.float64],
-    group: NDArray[np.float64],
-    shift: NDArray[np.float64],
-    values: NDArray[np.float64],
+    K: Singles, rows: Rows, factor: Doubles, group: Doubles, shift: Doubles, values: Doubles
 ) -> None: ...
-def product(
-    K: NDArray[np.float32], beta: NDArray[np.float64], out: NDArray[np.float64]
-) -> None: ...
+def product(K: Singles, beta: Doubles, out: Doubles) -> None: ...
