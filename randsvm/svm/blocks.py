@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -162,21 +161,15 @@ def products(
     assert points.beta is not None
     change = beta - points.beta
     moved = [part[change[part] != 0] for part in parts]
-    starts, rows = np.cumsum([0, *map(len, moved)]), np.concatenate(moved)
-    Q = np.zeros((len(parts), len(parts)))
 
-    def row(k: int) -> np.ndarray:
-        """Return Q_kl for l >= k."""
-        if not len(moved[k]):
-            return np.zeros(len(parts) - k)
+    def row(k: int) -> list[float]:
+        """Return Q_kl for l >= k, and 0 before."""
         of_block = Expansion(scan.kernel_layout, points.X[moved[k]], change[moved[k]])
-        others = rows[starts[k] :]
-        terms = change[others] * of_block.values(points.X[others])
-        return np.array([terms[i:j].sum() for i, j in pairwise(starts[k:] - starts[k])])
+        found = (change[one] * of_block.values(points.X[one]) for one in moved[k:])
+        return [0.0] * k + [float(terms.sum()) for terms in found]
 
-    for k, found in enumerate(scan.D.in_threads(row, range(len(parts)))):
-        Q[k, k:] = Q[k:, k] = found
-    return Q
+    Q = np.array(list(scan.D.in_threads(row, range(len(parts)))))
+    return Q + np.triu(Q, 1).T
 
 
 def coupling(Q: np.ndarray) -> float:
