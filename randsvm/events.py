@@ -105,6 +105,16 @@ class Tried(NamedTuple):
     # None: the combination was finished or dropped.
     interrupted_after: int | None = None
 
+    @property
+    def named_values(self) -> list[str]:
+        """The name and the value of each parameter that is searched."""
+        return [f"{name.rstrip('_')} {value:g}" for name, value in self.values.items()]
+
+    @property
+    def named_score(self) -> str:
+        """The name and the score, with its unit."""
+        return f"{self.score_name} {self.score:.6g}" + "%" * (self.score_name in PERCENT_SCORES)
+
 
 class Searched(NamedTuple):
     """The scores of a search."""

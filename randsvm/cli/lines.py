@@ -121,7 +121,7 @@ def missed_gap(event: Trained) -> str | None:
 def tried(event: Tried) -> Iterable[str]:
     known = "  (from the log)" if event.resumed else ""
     span = f" ({min(event.scores):.4g} to {max(event.scores):.4g})" * (len(event.scores) > 1)
-    words = "  ".join([*_values(event), f"{_named_score(event)}{span}, {_extent(event)}"])
+    words = "  ".join([*event.named_values, f"{event.named_score}{span}, {_extent(event)}"])
     yield f"{event.number:4d} of {event.of}  {words}{known}"
 
 
@@ -135,12 +135,12 @@ def searched(event: Searched) -> Iterable[str]:
     rows = []
     for one in event.tried:
         error = "" if math.isnan(one.standard_error) else f"+- {one.standard_error:.2g}"
-        rows.append([*_values(one), _named_score(one), error])
+        rows.append([*one.named_values, one.named_score, error])
     for one, line in zip(event.tried, _table(rows), strict=True):
         is_simplest = one.values == event.one_standard_error
         remark = "; simplest within one standard error" if is_simplest else ""
         yield f"  {line}  {_extent(one)}{remark}"
-    yield f"training on all rows with {'  '.join(_values(event.tried[0]))}"
+    yield f"training on all rows with {'  '.join(event.tried[0].named_values)}"
 
 
 def cross_validated(event: Searched) -> Iterable[str]:
@@ -274,16 +274,6 @@ def _objectives(event: Trained | Certified) -> str:
     # Rounding may leave D above P by its last bit: no "-0.000%".
     gap = max(gap, 0.0)
     return f"{primal}  D {dual:.6g}  gap {gap:.3%} ({gap:.2g})"
-
-
-def _values(one: Tried) -> list[str]:
-    """Return names and values of the parameters of a combination."""
-    return [f"{name.rstrip('_')} {value:g}" for name, value in one.values.items()]
-
-
-def _named_score(one: Tried) -> str:
-    """Return the name and the score of a combination, with its unit."""
-    return f"{one.score_name} {one.score:.6g}" + "%" * (one.score_name in PERCENT_SCORES)
 
 
 def _extent(one: Tried) -> str:

@@ -334,9 +334,9 @@ class Trainer(ABC, Generic[AnyParams]):
     def cost_and_lambda(self, params: AnyParams) -> tuple[float, float]:
         """Return C, and lambda = 1/(C n), the scale of CS246, Pegasos and scikit-learn."""
 
+    @abstractmethod
     def described(self, params: AnyParams) -> StartDetails:
         """Return that part of the events about a training on all rows."""
-        return StartDetails()
 
     @abstractmethod
     def decision(self, D: Dataset, params: AnyParams, clock: Clock) -> Decision:

@@ -20,7 +20,7 @@ import numpy as np
 
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, Interrupted
-from randsvm.events import PERCENT_SCORES, Notice, Searched, Tried, emit
+from randsvm.events import Notice, Searched, Tried, emit
 from randsvm.parallel import Cancelled
 from randsvm.training.cross_validation import (
     Criterion,
@@ -204,16 +204,14 @@ class Scores(Generic[AnyParams]):
         if not self.ranked:
             return "no combination has a score"
         best, options = self.ranked[0], self.job.search
-        unit = "%" if best.score_name in PERCENT_SCORES else ""
-        words = f"{best.score_name} {best.score:.6g}{unit}"
+        words = best.named_score
         if best.interrupted_after is not None:
             words += (
                 f" after {best.interrupted_after} of {options.fold_count * options.repeats} folds"
             )
         if not best.values:
             return f"its cross-validation has the {words}"
-        values = ", ".join(f"{name.rstrip('_')} {value:g}" for name, value in best.values.items())
-        return f"the best combination so far is {values}: {words}"
+        return f"the best combination so far is {', '.join(best.named_values)}: {words}"
 
     # --- one stage ---------------------------------------------------------------------------
 
