@@ -235,6 +235,8 @@ class StopReason(Enum):
     HELD_OUT_LOSS = "the loss of the held-out rows stopped falling"
     # --update has read all rows.
     END_OF_DATA = "end of the data"
+    # --checkpoint wrote the model; its training goes on.
+    CHECKPOINT = "checkpoint"
     # A signal came, or the cluster failed. Detail: the message of that error.
     INTERRUPTED = "{}"
     # The subtasks of one training ended for different reasons. Detail: a list of them. (The value

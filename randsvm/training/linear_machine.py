@@ -433,14 +433,6 @@ def state_metadata(learner: Learner, t: float) -> dict[str, Any]:
     }
 
 
-def running_metadata(learner: Learner) -> dict[str, list[float]]:
-    """Return the entries of the trailer from which an update continues without a difference."""
-    s, sigma, m = learner.state[[S, SIGMA, M]].tolist()
-    names = RUNNING if m else RUNNING[:2]
-    arrays = {f"running_{name}": getattr(learner, name).tolist() for name in names}
-    return {"running": [s, sigma, m], **arrays}
-
-
 def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
     """Return the learner that continues where the model in `path` ended.
 
@@ -650,7 +642,7 @@ class UpdateRun(TrainingRun):
         new, waited = self.learner.steps_made - rows, time.perf_counter() - moment
         due = self.checkpoint or inf
         if new and (new if isinstance(due, int) else waited) >= due:
-            self._write("checkpoint")
+            self.write(self.outcome(Stopped(StopReason.CHECKPOINT)))
             self.written = self.learner.steps_made, time.perf_counter()
 
     @property
@@ -669,19 +661,20 @@ class UpdateRun(TrainingRun):
         )
 
     def write(self, outcome: Trained) -> None:
-        self._write(outcome.stopped)
-
-    def _write(self, stopped: str) -> None:
         learner, old = self.learner, self.old
+        s, sigma, m = learner.state[[S, SIGMA, M]].tolist()
+        names = RUNNING if m else RUNNING[:2]
         # Other lines of the old model, as its gap, are not true of these weights.
         metadata = {
             "version": __version__,
             "configuration": shlex.join(["sgd", *self.arguments]),
             "n": old.metadata.get("n", 0) + learner.steps_made,
             "d": len(self.features),
-            "stopped": stopped,
+            "stopped": outcome.stopped,
             **state_metadata(learner, learner.t),
-            **running_metadata(learner),
+            # Another update continues from these without a difference.
+            "running": [s, sigma, m],
+            **{f"running_{name}": getattr(learner, name).tolist() for name in names},
         }
         w, b = learner.linear
         model = replace(
