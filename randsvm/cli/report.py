@@ -360,7 +360,7 @@ class Report:
         return as_json({**head, **self.run, **fields})
 
     def _headings(self, event: Any) -> Iterable[str]:
-        """Return the lines before those of an event, which depend on earlier events."""
+        """Return the heading of the lines of an event; it depends on earlier events."""
         last = self.last.get(type(event))
         if isinstance(event, Started):
             # A name that begins with a dash would be read as an option.
@@ -374,7 +374,7 @@ class Report:
             yield "score of each combination (lowest to highest fold), rows scored:"
 
     def _show_problems(self, event: object) -> None:
-        """Print what is said also with --quiet."""
+        """Print an output that cannot be written, and a missed gap, also with --quiet."""
         if isinstance(event, Unwritten):
             self._say(f"note: {event.problem}: the run goes on without it")
         line = missed_gap(event) if isinstance(event, Trained) else None

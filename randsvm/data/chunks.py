@@ -422,7 +422,7 @@ class Store:
         return Store(file=self.file, chunks=[self.chunks[number] for number in numbers])
 
     def finish(self) -> None:
-        """Write what is pending, after the last chunk."""
+        """Write the buffered data, after the last chunk."""
         if self.file is not None:
             self.file.finish()
 

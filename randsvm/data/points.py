@@ -73,7 +73,7 @@ class RowCache:
         return np.setdiff1d(rows, self.held.rows, assume_unique=True)
 
     def with_rows(self, more: Points) -> RowCache:
-        """Return a cache of these rows, too, which are not in this one."""
+        """Return a cache of the rows of this one and of `more`, which are other rows."""
         return RowCache(Points.concatenate([self.held, more]))
 
     def points(self, rows: np.ndarray) -> Points:

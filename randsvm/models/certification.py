@@ -187,7 +187,7 @@ class SupportVectors:
         self.groups, self.tree = groups.reshape(m), cKDTree(points)
 
     def _points(self, rows: ModelRows, numbers: np.ndarray | None) -> tuple[np.ndarray, Any]:
-        """Return the points of rows, and how far they may be from those of support vectors."""
+        """Return rows as points of the tree, and how far from them equal vectors may be."""
         if numbers is not None:
             return numbers[:, None].astype(np.float64), 0.0
         others = np.sqrt(rows.extra)

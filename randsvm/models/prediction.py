@@ -215,7 +215,7 @@ class _FilePrediction:
             self.header = self.between.join([*kept, *columns]) + "\n"
 
     def parts(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
-        """Yield the predictions of consecutive rows, and what is kept of each row."""
+        """Yield the predictions of consecutive rows, and the columns that --keep copies."""
         # The progress of the reader, which is some blocks ahead of the predicted rows.
         read: list[Any] = [Progress("predicting", 0, None, "B")]
         work = partial(predicted_rows, self.model, self.params, self.largest)

@@ -214,7 +214,7 @@ class Explainer:
         return numbers, phi
 
     def _row(self, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return features, those of the row and of the support vectors, and its values, (k,)."""
+        """Return the features of the row and of the support vectors, (k,), and the row's values."""
         model = self.model
         indptr = np.array([0, len(indices)])
         values = values.astype(np.float64 if model.float64 else np.float32, copy=False)

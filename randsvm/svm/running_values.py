@@ -220,8 +220,9 @@ class SavedSolution:
         return self.sums[0]
 
     def best_factor(self, problem: Problem, y: np.ndarray) -> float:
-        """Return the multiple of these coefficients that has the largest D of those within the
-        bounds of a problem, whose C may be another one. y : (n,) labels.
+        """Return the factor s of the largest D(s beta) with s beta within the bounds of a problem.
+
+        The C of the problem may be another one. y : (n,) labels.
 
         D(s beta) = s linear - s^2 / 2 |w|^2. Where most coefficients are bounded, the best multiple
         is in proportion to C. Where most are unbounded, it is little above 1.
@@ -327,7 +328,7 @@ class RunningValues:
         return np.flatnonzero(self.beta)
 
     def holds(self, solution: KernelSolution) -> bool:
-        """Return whether the coefficients are those of a solution, and u is theirs."""
+        """Return whether beta is that of a solution, and u that of beta."""
         is_same = np.array_equal(self.beta, solution.dense(self.D.n))
         return self.settled and is_same
 

@@ -295,8 +295,10 @@ class Scan(RunningValues):
 
     @property
     def _rescaling(self) -> float:
-        """The part by which the model as written changes all coefficients and b: those of nu-SVC
-        are scaled to the prescribed absolute sum."""
+        """The relative change of coefficients and b in the model file of nu-SVC, or 0.
+
+        It scales them to the prescribed absolute sum.
+        """
         size = self.task.absolute_sum
         if self.problem.task != "nu-svc" or not size:
             return 0.0

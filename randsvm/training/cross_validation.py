@@ -112,7 +112,7 @@ def fit_anew(
 def held_out_values(
     fit: Fit[AnyParams], params: AnyParams, rest: Dataset, held_out: Dataset, keep: Keep
 ) -> np.ndarray:
-    """Train on some rows; return what is kept of f of others. An executor may call it."""
+    """Train on `rest`; return `kept_values` of the held-out rows. An executor may call it."""
     return kept_values(held_out, fit(rest, params), keep)
 
 
@@ -185,7 +185,7 @@ def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
 
 
 def kept_values(D: Dataset, decision: Decision, keep: Keep) -> np.ndarray:
-    """Return what is kept of f of all rows of D, in order.
+    """Return the values that `keep` makes of f and y, for all rows of D in order.
 
     Scores are computed from this result, not from parts of it: ranks, shares of classes and
     sigmoids of one shard are not those of a fold.

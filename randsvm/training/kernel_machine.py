@@ -319,7 +319,7 @@ class KernelTrainer(Trainer[KernelParams]):
         )
 
     def gains_from_starts(self, subtasks: Subtasks) -> bool:
-        """Return whether fits on most of these rows gain from the fits before.
+        """Return whether a fit of a fold is faster if it starts from the solution of another fit.
 
         Nu tasks prescribe the sum of the coefficients, and the coefficients of other rows have
         another sum. KBH07's rule without a gap keeps no coefficients outside of a working set. If

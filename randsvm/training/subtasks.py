@@ -84,8 +84,10 @@ class Subtask:
         return matrix, matrix.place if self.rows is None else matrix.place[self.rows]
 
     def within(self, rows: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return those of some rows of the whole D that this subtask has, ascending, and their
-        coefficients; rows with the coefficient 0 are left out."""
+        """Return the rows of this subtask with coefficients other than 0, ascending, and beta.
+
+        rows : numbers in the whole D; beta : their coefficients
+        """
         if self.rows is not None:
             order = np.argsort(self.rows)
             at = np.minimum(np.searchsorted(self.rows, rows, sorter=order), len(order) - 1)
