@@ -72,6 +72,9 @@ LAID_OUT = 1 << 19
 # Float32 numbers in a vector of the compiled code.
 LANES = 16
 
+# What compiled code fills: kernel values K, or u, to which it adds sums with coefficients beta. The
+# others are None: (K, beta, u).
+Sink: TypeAlias = "tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]"
 # Rows as `Layout.rows` lays them out: their positions and arrays.
 RowBlock: TypeAlias = "tuple[slice, Any]"
 
@@ -385,22 +388,15 @@ class Compiled(Layout):
             super().add(u, rows, centres)
             return
         sums = np.zeros((len(u), beta.shape[1]))
-        self.run(rows, panels, None, beta.T, sums)
+        self.run(rows, panels, (None, beta.T, sums))
         u += sums.reshape(u.shape)
 
     def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
-        self.run(rows, centres[0], K)
+        self.run(rows, centres[0], (K, None, None))
 
-    def run(
-        self,
-        rows: Any,
-        panels: np.ndarray,
-        K: np.ndarray | None,
-        beta: np.ndarray | None = None,
-        u: np.ndarray | None = None,
-    ) -> None:
-        """Run the compiled code: it stores values in K, or adds them up in u."""
-        dense_rbf(rows, panels, self.kernel.gamma, K, beta, u)
+    def run(self, rows: Any, panels: np.ndarray, sink: Sink) -> None:
+        """Run the compiled code: it stores values, or adds them up."""
+        dense_rbf(rows, panels, self.kernel.gamma, *sink)
 
 
 def _padded(beta: np.ndarray, dtype: type) -> np.ndarray:
@@ -459,16 +455,9 @@ class Nonzeros(SparseRows, Compiled):
         scaled = z.toarray().astype(precision, copy=False) * self.kernel.scale
         return _beside(self.dtype, scaled, self.kernel.right(squared_norms(z)))
 
-    def run(
-        self,
-        rows: Any,
-        panels: np.ndarray,
-        K: np.ndarray | None,
-        beta: np.ndarray | None = None,
-        u: np.ndarray | None = None,
-    ) -> None:
+    def run(self, rows: Any, panels: np.ndarray, sink: Sink) -> None:
         starts, features, values, left = rows
-        sparse_rbf(starts, features, values, left, panels, K, beta, u)
+        sparse_rbf(starts, features, values, left, panels, *sink)
 
 
 # ---- cells -----------------------------------------------------------------------------------

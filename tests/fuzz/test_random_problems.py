@@ -15,9 +15,12 @@ from sizes import INNER_SETS
 CASES = [number for number in [*range(26), *range(31, 60, 4)] if number not in (16, 18)]
 
 
-@pytest.mark.parametrize("number", CASES)
-def test_a_random_training_reports_correctly_and_reaches_its_gap_or_reports_that(tmp_path, number):
-    random_problems.check(random_problems.case_of(1, number), tmp_path)
+# In the last case rows within a tolerance count as violators, while others violate by far more.
+@pytest.mark.parametrize("seed, number", [*((1, number) for number in CASES), (60, 458)])
+def test_a_random_training_reports_correctly_and_reaches_its_gap_or_reports_that(
+    tmp_path, seed, number
+):
+    random_problems.check(random_problems.case_of(seed, number), tmp_path)
 
 
 @pytest.mark.fuzz
