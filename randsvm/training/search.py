@@ -227,11 +227,11 @@ class Scores(Generic[AnyParams]):
             return False
         self.results = {**dict.fromkeys(params), **self.results}
         before = dict(self.results)
-        words = [self._configuration(one, rows) for one in params]
+        candidates = [Candidate(one, self._configuration(one, rows)) for one in params]
         missing = [
-            Candidate(number, one, configuration)
-            for number, (one, configuration) in enumerate(zip(params, words, strict=True))
-            if not ((found := before[one]) and found.configuration == configuration)
+            one
+            for one in candidates
+            if not ((found := before[one.params]) and found.configuration == one.configuration)
         ]
         done = self._cross_validate(missing, rows) if missing else 0
         if left := len(missing) - done:
@@ -349,13 +349,11 @@ class Scores(Generic[AnyParams]):
 class Candidate(Generic[AnyParams]):
     """A combination in one stage.
 
-    number: its place among the candidates of the stage
     configuration: the command line that tries it alone
     folds: the scores of folds by their numbers, until it is done
     first_fit: the fit for the first fold from which others start
     """
 
-    number: int
     params: AnyParams
     configuration: str
     folds: dict[int, FoldScore] = field(default_factory=dict)
@@ -435,7 +433,6 @@ class Race(Generic[AnyParams]):
 
     def _ended(self, candidates: Sequence[Candidate[AnyParams]]) -> list[Candidate[AnyParams]]:
         """Return the candidates that have all folds, or are significantly worse than the best."""
-        candidates = sorted(candidates, key=lambda one: one.number)
         whole = [one for one in candidates if len(one.folds) == len(self.validation.folds)]
         if whole or not self.drops:
             return whole

@@ -67,10 +67,7 @@ class Logs:
         words = lambda params, job: self.words[params.C]  # noqa: E731
         fits: Any = None  # No fold is fitted: what the log lacks stays without a score.
         scores: Any = Scores(self.D, KernelParams(), fits, job, words, math.inf)
-        candidates = [
-            Candidate(number, one, " ".join(self.words[one.C]))
-            for number, one in enumerate(self.candidates)
-        ]
+        candidates = [Candidate(one, " ".join(self.words[one.C])) for one in self.candidates]
         for one, result in scores._usable_results(candidates).items():
             scores._emit_tried(one, number=1, of=2, resumed=True, **result)
         for one in scores.ranked:
