@@ -183,15 +183,15 @@ class Basis(NamedTuple):
 def losses(
     values: ShardValues, task: Task, basis: Basis, ab: np.ndarray, width: float, grid: float
 ) -> np.ndarray:
-    """Return sums over the losses of a machine on a basis in a shard, (m + 1, m + 3) float64.
+    """Return sums over the losses of a machine on a basis in a shard, (m + 2, m + 3) float64.
 
-    They are the hessian and the gradient of the smoothed losses by a and b; and at the head of the
-    last column, the losses and the smoothed losses. A hinge max(0, t) is smoothed to
+    The first m + 1 rows are the hessian and the gradient of the smoothed losses by a and b. The
+    last column begins with the losses and the smoothed losses. A hinge max(0, t) is smoothed to
     (t + h)^2 / 4h between -h and h. ab : (m + 1,), a and b; width: h; grid: see EXACT_BITS.
     """
     h, y, start = width, values.y, 0
-    sums = np.zeros((len(ab), len(ab) + 2))
-    hessian, gradient, loss = sums[:, :-2], sums[:, -2], sums[:, -1]
+    sums = np.zeros((len(ab) + 1, len(ab) + 2))
+    hessian, gradient, loss = sums[:-1, :-2], sums[:-1, -2], sums[:, -1]
     lower, upper = task.box(y, values.weights)
     tube = task.epsilon + task.tube
     for K in basis.blocks(values):
@@ -219,17 +219,18 @@ def objective(
     """Return P less |w|^2 / 2 of a machine on a basis, its smoothed form, and that one's gradient,
     (m + 1,), and hessian, (m + 1, m + 1), by (a, b). h : width of the smoothing."""
     task, m = values.task, len(ab) - 1
-    largest = max(float(np.abs(basis.layout.kernel.diagonal(squared_norms(basis.X))).max()), 1.0)
-    furthest = float(np.abs(values.labels).max() + np.abs(ab).sum() * largest)
+    diagonal = basis.layout.kernel.diagonal(squared_norms(basis.X))
+    largest = float(np.abs(diagonal).max(initial=1.0))
+    furthest = float(np.abs(values.labels).max()) + largest * float(1 + np.abs(ab).sum())
     bounds = np.repeat([largest**2 / h, largest, furthest], [m + 1, 1, 1])
     bounds *= values.total_weight * max(task.bounds)
     grid = 2.0 ** (np.ceil(np.log2(bounds)) - EXACT_BITS)
     query = partial(losses, task=task, basis=basis, ab=ab, width=h, grid=grid)
     sums = values.ask(query, "reducing")
     # The term t b of svm/tasks.py.
-    sums[-1, -2] += task.coefficient_sum
+    sums[-2, -2] += task.coefficient_sum
     exact, smoothed = (sums[:2, -1] + task.coefficient_sum * ab[-1]).tolist()
-    return exact, smoothed, sums[:, -2], sums[:, :-2]
+    return exact, smoothed, sums[:-1, -2], sums[:-1, :-2]
 
 
 # fmt: off
