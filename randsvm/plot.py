@@ -761,7 +761,7 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
         If the rows are unusable.
     """
     from randsvm.models.kernel_model import KernelModel
-    from randsvm.models.shapley import Explainer
+    from randsvm.models.shapley import contributions
 
     kind = _fitted(model).model
     if not isinstance(kind, KernelModel) or kind.kernel.name != "rbf":
@@ -772,19 +772,20 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
         raise ParameterError(f"the data have rows 1 to {m:,}, no row {row:,}")
     if rows < 1:
         raise ParameterError(f"expected a sample of 1 row or more, found {rows}")
-    explainer = Explainer(kind, columns)
+    beta = kind.coefficients
     names = [f"feature {j + base}" for j in range(kind.width)]
     names = names if columns is None else [shortened(c.name) for c in columns.columns]
 
     def values(number: int) -> np.ndarray:
         x, phi = X[number], np.zeros(len(names))
-        numbers, found = explainer((x.indices + base).astype(np.int32), x.data)
+        indices = (x.indices + base).astype(np.int32)
+        numbers, found = contributions(kind, beta, indices, x.data, columns)
         phi[numbers if columns is not None else numbers - base] = found[0]
         return phi
 
     one, sample = values(row - 1), np.random.default_rng(0).permutation(m)[:rows]
     sizes = np.mean([np.abs(values(number)) for number in sample], axis=0)
-    empty = float(explainer.base_values[0])
+    empty = float(kind.b[0] + beta[:, 0].sum())
     shown = min(MAX_BARS, max(int(np.count_nonzero(sizes)), 1))
     figure, axes = panels(1, 2, 1.1, max(0.7, shown / 14))
     for axis, bars in zip(axes, (one, sizes), strict=True):

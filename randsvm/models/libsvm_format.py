@@ -8,7 +8,6 @@ import numpy as np
 
 from randsvm.arrays import CsrMatrix
 from randsvm.data import svmlight
-from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import join_rows
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel
@@ -137,7 +136,11 @@ def read(content: bytes, name: str) -> KernelModel:
     features, indices, values = rows.features, rows.indices, rows.values
     if kernel.name == "precomputed":
         # Rows of kernel values begin with 0:number. The number of the training row is its feature.
-        indices, values = _row_numbers(header, rows), np.ones_like(values)
+        numbers = svmlight.row_numbers(rows.indptr, indices, values)
+        if len(indices) != len(rows) or not numbers.all():
+            expected = "'0:number' of a training row in each support vector"
+            raise header.error(header.first_line, expected, "others")
+        indices, values = numbers.astype(np.int32), np.ones_like(values)
         features, given["zero_based"] = np.unique(indices), True
     shape = (len(rows), len(features))
     fields: dict[str, Any] = given | {
@@ -155,13 +158,3 @@ def read(content: bytes, name: str) -> KernelModel:
         "sigmoid": np.array([A, B]) if task == "svc" and None not in (A, B) else None,
     }
     return KernelModel(**fields)
-
-
-def _row_numbers(header: Header, rows: ParsedRows) -> np.ndarray:
-    """Return the number of the training row that each support vector names, (m,) int32."""
-    values = rows.values
-    whole = (values == np.floor(values)) & (values > 0)
-    if (np.diff(rows.indptr) != 1).any() or rows.indices.any() or not whole.all():
-        expected = "'0:number' of a training row in each support vector"
-        raise header.error(header.first_line, expected, "others")
-    return values.astype(np.int32)

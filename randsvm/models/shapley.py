@@ -33,7 +33,7 @@ from functools import partial
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import slices
+from randsvm.arrays import slices, sorted_union
 from randsvm.data.columns import Columns, written_record
 from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import shortest
@@ -122,15 +122,15 @@ def explain(
             header, kind = files.encoded(record + "\n"), f"{kind} of the same columns"
         start = header[: files.FILE_TYPE_BYTES]
         files.check_output(output, kind, lambda head: head.startswith(start))
-        explainer = Explainer(loaded, table)
-        rows = 0
+        beta, rows = loaded.coefficients, 0
+        base_values = loaded.b + beta.sum(axis=0)
         with (
             files.create_output(output) as stream,
             ThreadPool((resources or Resources()).threads) as pool,
         ):
             stream.write(header)
             for block in row_files.blocks():
-                work = partial(_lines, explainer, row_files, block)
+                work = partial(_lines, loaded, beta, base_values, row_files, block)
                 for lines in pool.map_in_order(work, range(len(block))):
                     stream.write(lines)
                     rows += 1
@@ -140,7 +140,7 @@ def explain(
             model=model,
             output=output,
             rows=rows,
-            base_values=explainer.base_values.tolist(),
+            base_values=base_values.tolist(),
             seconds=time.perf_counter() - began,
         )
         emit(outcome)
@@ -151,10 +151,18 @@ def explain(
 HEADER = b"# Shapley values of randsvm: f index:value ..\n"
 
 
-def _lines(explainer: Explainer, row_files: RowFiles, block: ParsedRows, row: int) -> bytes:
+def _lines(
+    model: KernelModel,
+    beta: np.ndarray,
+    base_values: np.ndarray,
+    row_files: RowFiles,
+    block: ParsedRows,
+    row: int,
+) -> bytes:
     """Return a line for each decision value of a row: of svmlight, or a record of a table."""
-    numbers, phi = explainer(*csr_rows(block, slice(row, row + 1))[1:])
-    f, lines, table = explainer.base_values + phi.sum(axis=1), [], row_files.columns
+    table = row_files.columns
+    numbers, phi = contributions(model, beta, *csr_rows(block, slice(row, row + 1))[1:], table)
+    f, lines = base_values + phi.sum(axis=1), []
     for value, values in zip(f.tolist(), phi, strict=True):
         if table is None:
             used = np.flatnonzero(values)
@@ -173,58 +181,40 @@ def _lines(explainer: Explainer, row_files: RowFiles, block: ParsedRows, row: in
 DENSE_VALUES = 1 << 20
 
 
-class Explainer:
-    """Computes the Shapley values of rows for one model.
+def contributions(
+    model: KernelModel,
+    beta: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    table: Columns | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return features, or columns of a table, (k,) int64 ascending, and their Shapley values,
+    (columns of f, k) float64. All others have the value 0.
 
-    base_values : (columns,) float64, decision values without any feature
+    beta : (m, columns of f), coefficients; indices, values : (nnz,), a row as in a file. The values
+    are sums over the support vectors, of which some at a time are dense.
     """
-
-    def __init__(self, model: KernelModel, columns: Columns | None = None) -> None:
-        """Take the support vectors of a model. columns : of the table that the rows come from."""
-        self.model, self.starts = model, None
-        if columns is not None:
-            starts = [start for _, start in columns.with_starts(model.zero_based)]
-            self.starts = np.array(starts, np.int64)
-        self.beta = model.coefficients
-        self.base_values = model.b + self.beta.sum(axis=0)
-
-    def __call__(self, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return features or columns of the table, (k,) int64 ascending, and their Shapley values,
-        (columns of f, k) float64. All others have the value 0.
-
-        indices, values : (nnz,), a row as in a file. The values are sums over the support vectors,
-        of which some at a time are dense.
-        """
-        model = self.model
-        features, x = self._row(indices, values)
-        numbers, firsts = features, np.arange(len(features))
-        if self.starts is not None:
-            columns = np.searchsorted(self.starts, features, "right") - 1
-            numbers, firsts = np.unique(columns, return_index=True)
-        phi = np.zeros((self.beta.shape[1], len(numbers)))
-        column = np.searchsorted(features, model.features)
-        for part in slices(len(self.beta), max(1, DENSE_VALUES // max(1, len(features)))):
-            Z = np.zeros((part.stop - part.start, len(features)))
-            Z[:, column] = model.Z[part].toarray()
-            K = np.exp(-model.kernel.gamma * np.square(x - Z))
-            if len(firsts) < len(features):
-                # The factor of a column is the product of those of its features.
-                K = np.multiply.reduceat(K, firsts, axis=1)
-            phi += shapley_values(K, self.beta[part])
-        return numbers, phi
-
-    def _row(self, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features of the row and of the support vectors, (k,), and the row's values."""
-        model = self.model
-        indptr = np.array([0, len(indices)])
-        values = values.astype(np.float64 if model.float64 else np.float32, copy=False)
-        if model.scaling is not None:
-            # Scaling may add values of features that the row did not have.
-            _, indices, values, _ = model.scaled(indptr, indices, values)
-        features = np.union1d(model.features, indices).astype(np.int64)
-        x = np.zeros(len(features))
-        x[np.searchsorted(features, indices)] = values
-        return features, x
+    values = values.astype(np.float64 if model.float64 else np.float32, copy=False)
+    if model.scaling is not None:
+        # Scaling may add values of features that the row did not have.
+        _, indices, values, _ = model.scaled(np.array([0, len(indices)]), indices, values)
+    features = sorted_union(model.features, indices).astype(np.int64)
+    x = np.zeros(len(features))
+    x[np.searchsorted(features, indices)] = values
+    numbers, firsts = features, np.arange(len(features))
+    if table is not None:
+        starts = [start for _, start in table.with_starts(model.zero_based)]
+        of_features = np.searchsorted(starts, features, "right") - 1
+        numbers, firsts = np.unique(of_features, return_index=True)
+    phi = np.zeros((beta.shape[1], len(numbers)))
+    at = np.searchsorted(features, model.features)
+    for part in slices(len(beta), max(1, DENSE_VALUES // max(1, len(features)))):
+        Z = np.zeros((part.stop - part.start, len(features)))
+        Z[:, at] = model.Z[part].toarray()
+        K = np.exp(-model.kernel.gamma * np.square(x - Z))
+        # The factor of a column is the product of those of its features.
+        phi += shapley_values(np.multiply.reduceat(K, firsts, axis=1), beta[part])
+    return numbers, phi
 
 
 def shapley_values(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
