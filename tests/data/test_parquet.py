@@ -148,9 +148,18 @@ def test_columns_and_rows_are_those_of_the_csv(tmp_path_factory, data):
     [
         ({"a": [1.0, None], "y": ["p", "q"]}, "2:1: expected a value in column 'a', found none"),
         ({"a": [1.0, float("nan")], "y": "pq"}, "2:1: expected a value in column 'a', found nan"),
-        ({"a": [1.0, float("-inf")], "y": "pq"}, "2:1: expected a finite number in column 'a'"),
-        ({"a": [1.0, 1e99], "y": "pq"}, "2:1: expected a number within float32 .* column 'a'"),
-        ({"a": ["1", "1e99"], "y": "pq"}, "2:1: expected a number within float32 .* column 'a'"),
+        (
+            {"a": [1.0, float("-inf")], "y": "pq"},
+            "2:1: expected a finite number within float32 .* column 'a'",
+        ),
+        (
+            {"a": [1.0, 1e99], "y": "pq"},
+            "2:1: expected a finite number within float32 .* column 'a'",
+        ),
+        (
+            {"a": ["1", "1e99"], "y": "pq"},
+            "2:1: expected a finite number within float32 .* column 'a'",
+        ),
         ({"a": ["1", "na"], "y": "pq"}, "2:1: expected a value in column 'a', found 'na'"),
         ({"a": ["u", ""], "y": "pq"}, "2:1: expected a value in column 'a', found none"),
         ({"a": ["u", None], "y": "pq"}, "2:1: expected a value in column 'a', found none"),

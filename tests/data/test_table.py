@@ -285,8 +285,11 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
         ('a,y\n1,p\n2,"q\n', "3:2: expected a quote at the end of a field in column 'y'"),
         ("a,y\n1,p\n,q\n", "3:1: expected a value in column 'a', found none"),
         ("a,y\n1,p\n NA ,q\n", "3:1: expected a value in column 'a', found ' NA '"),
-        ("a,y\n1,p\n1e99,q\n", "3:1: expected a number within float32 .* in column 'a'"),
-        ("a,y\n1,p\n-inf,q\n", "3:1: expected a finite number in column 'a', found '-inf'"),
+        ("a,y\n1,p\n1e99,q\n", "3:1: expected a finite number within float32 .* column 'a'"),
+        (
+            "a,y\n1,p\n-inf,q\n",
+            "3:1: expected a finite number within float32 .* column 'a', found '-inf'",
+        ),
         ("a,y\n1,p\n2,\n", "3:2: expected a label in column 'y', found none$"),
         ("a,b,y\n1,,p\n2,,q\n", "1:1: expected values in column 'b', found none"),
         ("a,y\n1,\0p\n", "2:2: expected text in column 'y', found a NUL byte"),
