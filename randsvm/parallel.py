@@ -11,8 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -130,18 +129,18 @@ class ThreadPool(ThreadPoolExecutor):
 
 
 def result_of(future: Future[Result], stage: str | None = None) -> Result:
-    """Return the result of a future, or raise its exception.
+    """Return the result of a future, or raise its exception, or Cancelled if it is cancelled.
 
     While this thread waits, it emits an event every HEARTBEAT seconds: Progress if a stage is
     given, else Waiting. Each event checks for signals, so a signal ends the wait.
     """
     beats = 0
     while not future.done():
-        try:
-            future.exception(HEARTBEAT)
-        except FutureTimeoutError:
+        if not wait([future], HEARTBEAT).done:
             beats += 1
             emit(Waiting() if stage is None else Progress(stage, beats, None, "beat"))
+    if future.cancelled():
+        raise Cancelled
     return future.result()
 
 

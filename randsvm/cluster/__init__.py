@@ -3,7 +3,7 @@
     actor.py       what a worker holds of a run, and the tasks that it does
     connection.py  the connection to a scheduler, which carries the messages; starts the processes
                    of local:N; compares versions and arithmetic of client and workers
-    workers.py     the protocol: the workers that take part, what each holds, requests and replies
+    workers.py     the workers as the client sees them: which take part, what each holds and does
     executor.py    the executors of data sets, and calls for predictions
 
 The client keeps all rows and solves the subproblems. Each worker has one actor (an object of Dask

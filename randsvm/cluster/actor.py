@@ -8,110 +8,110 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextvars import copy_context
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from randsvm.data.chunks import Store
-from randsvm.data.dataset import Dataset
-from randsvm.data.reading import Summary
 from randsvm.data.shard_executor import Change, Executor, Shard, StateCell
-from randsvm.events import Waiting, emit, listening, silent
+from randsvm.events import Waiting, emit, listener, listening, silent
 from randsvm.parallel import Cancelled, ThreadPool
 
 # A function that returns what an actor holds.
-Maker: TypeAlias = "Callable[[Actor], Any]"
-# A function that returns the reports on some shards.
 Task: TypeAlias = "Callable[[Actor, Sequence[Shard]], list[Report]]"
+
+
+# What an actor holds: key -> the numbers of chunks, or of shards and how many changes each of their
+# states has seen.
+Held: TypeAlias = dict[int, dict[int, int]]
+
+
+# Keys of the pool and the executor that the views of data sets of an actor use. The threads that
+# do tasks read ahead in that pool, so it is another one.
+POOL, EXECUTOR = -1, -2
+
+
+class LostError(Exception):
+    """The actor of a worker is gone, or the client has released it."""
 
 
 class Request(NamedTuple):
     """A message to an actor.
 
     number: of this request. forget: keys of what the actor frees, and numbers of requests that it
-    cancels. makers: key -> pickled Maker of what the actor holds as `key`. chunks: pickled chunks
-    of the data set `key`, by number. task: a pickled Task for `shards`, or None.
+    cancels. values: key -> pickled object that the actor holds as `key`. chunks: pickled chunks of
+    the store `key`, by number. task: a pickled Task for `shards`, or None.
     """
 
     number: int = 0
     forget: Collection[int] = ()
-    makers: dict[int, bytes] = {}  # noqa: RUF012 - never changed
+    values: dict[int, bytes] = {}  # noqa: RUF012 - never changed
     key: int = 0
     chunks: dict[int, bytes] = {}  # noqa: RUF012
     task: bytes | None = None
     shards: Sequence[Shard] = ()
 
 
-class HeldChunks(Store):
-    """A store with those chunks of a data set that its actor was sent.
-
-    sizes, nonzeros : (chunks,) int64, of each chunk of the data set.
-    """
-
-    # Plain attributes instead of the read-only properties of Store.
-    sizes = nonzeros = np.empty(0, np.int64)
-
-    def __init__(
-        self, sizes: np.ndarray, nonzeros: np.ndarray, limit: int, folder: str | None
-    ) -> None:
-        super().__init__(limit, folder)
-        self.sizes, self.nonzeros = sizes, nonzeros
-
-    def add(self, chunks: dict[int, bytes]) -> None:
-        for number, chunk in chunks.items():
-            if number not in self.chunks:
-                self.append(pickle.loads(chunk), number)
-        self.finish()
-
-
 class Actor:
     """Holds on a worker the data sets, other objects and states of shards of one run.
 
-    threads: the number of threads of the worker.
+    threads: the number of threads of the worker. held: objects by their keys. had: see Held; of
+    states, the changes of the last query that has ended.
     """
 
     def __init__(self, threads: int) -> None:
-        self.threads, self.pool = threads, ThreadPool(threads)
-        # The threads that handle requests: one for each task, and one that can cancel a task.
-        self.callers = ThreadPool(threads + 1)
-        self.held: dict[int, Any] = {}
+        self.pool = ThreadPool(threads)
+        # The threads that handle requests: some for tasks, and others that can cancel these.
+        self.callers = ThreadPool(2 * threads + 1)
+        self.held: dict[int, Any] = {POOL: ThreadPool(threads), EXECUTOR: Executor(None, threads)}
+        self.had: Held = {}
         # The keys of all that was freed, and the numbers of cancelled requests.
         self.freed: set[int] = set()
 
     def handle(self, message: bytes) -> bytes:
-        """Return the pickled reply to a pickled Request: (True, reports) or (False, error)."""
+        """Return the pickled reply to a pickled Request: whether it succeeded, the reports or the
+        error, and what the actor holds."""
+        found: Any
         try:
-            request: Request = pickle.loads(message)
-            return pickle.dumps((True, self._do(request)), 5)
+            succeeded, found = True, self._do(pickle.loads(message))
         except Exception as error:  # noqa: BLE001 - the client raises it
-            # Cancelled has two causes. The client has cancelled the request: it waits for no reply,
-            # so None will do. Or it has released the actor: the reply Cancelled tells it that the
-            # actor is lost.
-            is_cancelled = isinstance(error, Cancelled) and self.is_wanted()
-            return pickle.dumps((False, None if is_cancelled else error), 5)
+            succeeded, found = False, error
+        holding = {key: dict(numbers) for key, numbers in list(self.had.items())}
+        return pickle.dumps((succeeded, found, holding), 5)
 
     def _do(self, request: Request) -> list[Report]:
         self.freed.update(request.forget)
         for key in request.forget:
             freed = self.held.pop(key, None)
-            if isinstance(freed, Dataset):
-                freed.store.close()
-        for key, maker in request.makers.items():
-            if key not in self.held:
-                self.held[key] = self.loads(maker)(self)
-        if request.chunks:
-            self.held[request.key].store.add(request.chunks)
+            self.had.pop(key, None)
+            if isinstance(freed, Store):
+                freed.close()
+        for key, pickled in request.values.items():
+            if key not in self.held and key not in self.freed:
+                self._hold(key, self.loads(pickled))
+        for number, chunk in request.chunks.items():
+            store = self.held[request.key]
+            if number not in store.chunks:
+                store.append(pickle.loads(chunk), number)
+                store.finish()
+            self.had[request.key][number] = 0
         if request.task is None:
             return []
 
         def watch(event: object) -> None:
-            if request.number in self.freed or not self.is_wanted():
+            if request.number in self.freed:
                 raise Cancelled
+            if not self.is_wanted():
+                raise LostError
 
         with listening(watch):
             found: list[Report] = self.loads(request.task)(self, request.shards)
             return found
+
+    def _hold(self, key: int, value: Any) -> None:
+        if isinstance(value, Store):
+            # All stores of an actor share its memory.
+            stores = [one for one in self.held.values() if isinstance(one, Store)]
+            value.limit -= sum(store.resident_bytes for store in stores)
+        self.held[key], self.had[key] = value, {}
 
     def loads(self, pickled: bytes) -> Any:
         """Unpickle what WorkerPool.dumps has pickled."""
@@ -127,37 +127,17 @@ class Actor:
         The work of a request that is cancelled ends at its next event.
         """
 
-        def report(shard: Shard) -> Report:
-            emit(Waiting())
-            return Report(shard.number, shard.number, shard.stop - shard.start, work(shard))
+        watch = listener()
 
-        # Each thread needs the listener of this one, and a context of its own.
-        contexts = ((copy_context(), shard) for shard in shards)
-        return self.pool.map_in_order(lambda one: one[0].run(report, one[1]), contexts)
+        def report(shard: Shard) -> Report:
+            with listening(watch):
+                emit(Waiting())
+                return Report(shard.number, shard.number, shard.stop - shard.start, work(shard))
+
+        return self.pool.map_in_order(report, shards)
 
 
 # --- what an actor holds -------------------------------------------------------------------
-
-
-def given(actor: Actor, value: Any) -> Any:
-    """Return the value itself."""
-    return value
-
-
-def data_set(
-    actor: Actor,
-    summary: Summary,
-    sizes: np.ndarray,
-    nonzeros: np.ndarray,
-    limit: int,
-    folder: str | None,
-) -> Dataset:
-    """Return a data set without chunks. sizes, nonzeros: see HeldChunks; limit, folder: Store."""
-    sets = [D for D in actor.held.values() if isinstance(D, Dataset)]
-    limit = max(0, limit - sum(D.store.resident_bytes for D in sets))
-    D = Dataset(summary, HeldChunks(sizes, nonzeros, limit, folder), actor.threads)
-    D.executor = Executor(None, actor.threads)
-    return D
 
 
 class _Unpickler(pickle.Unpickler):
@@ -167,15 +147,8 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(stream)
         self.held = held
 
-    def persistent_load(self, found: Any) -> Any:
-        """Return a value by its key, or a view of a data set by its key and its own attributes."""
-        if isinstance(found, int):
-            return self.held[found]
-        key, attributes, row_mask = found
-        D: Dataset = self.held[key]
-        if row_mask is not None:
-            row_mask = np.unpackbits(row_mask, count=D.stored_starts[-1]).astype(bool)
-        return D._copy_with(**attributes, row_mask=row_mask)
+    def persistent_load(self, key: int) -> Any:
+        return self.held[key]
 
 
 # --- tasks ---------------------------------------------------------------------------------
@@ -222,6 +195,8 @@ def query_states(
             rows, value = before.rows + report.rows, before.value + report.value
             report = Report(before.first, report.last, rows, value)
         found.append(report)
+    seen = dict.fromkeys([shard.number for shard in shards], first + len(changes))
+    actor.had.get(key, {}).update(seen)
     return found
 
 

@@ -23,13 +23,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Coroutine, Iterator
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import dask
 import numpy as np
@@ -51,7 +50,9 @@ from randsvm.kernels.layouts import (
     Dense,
     Nonzeros,
 )
-from randsvm.parallel import run_in_daemon_thread
+from randsvm.parallel import Cancelled, result_of, run_in_daemon_thread
+
+Result = TypeVar("Result")
 
 # Seconds until the scheduler, and then the first worker, must answer.
 CONNECTING_SECONDS = 60.0
@@ -135,7 +136,7 @@ class Connection:
         self.local_cluster: LocalCluster | None = None
         self.processes: list[subprocess.Popen[bytes]] = []
         self.now = time.perf_counter
-        self.is_over = threading.Event()
+        self.is_over, self.lock = False, threading.Lock()
         for name in list(logging.root.manager.loggerDict):
             # Dask's log messages are not needed: this package repairs or reports all losses.
             if name.partition(".")[0] == "distributed":
@@ -192,7 +193,7 @@ class Connection:
             direct_to_workers=bool(self.processes),
         )
         # The thread that waits for this client may have stopped waiting.
-        if self.is_over.is_set():
+        if self.is_over:
             _close(self.client)
 
     def _start_local_scheduler(self, count: int, security: Security) -> str:
@@ -210,7 +211,14 @@ class Connection:
         address: str = self.local_cluster.scheduler_address
         pages = f"--no-dashboard --dashboard-address {HOST}:0"
         arguments = f"{address} --host {HOST} {pages} --nthreads 1 --no-nanny --memory-limit 0"
-        settings = json.dumps([sys.path, {**NO_WEB_PAGES, **_worker_settings(security)}]).encode()
+        tls = security.get_tls_config_for_role("worker")
+        settings = {
+            **NO_WEB_PAGES,
+            "distributed.comm.require-encryption": True,
+            "distributed.comm.tls.ca-file": tls["ca_file"],
+            "distributed.comm.tls.worker.cert": tls["cert"],
+            "distributed.comm.tls.worker.key": tls["key"],
+        }
         for _ in range(count):
             process = subprocess.Popen(
                 [sys.executable, "-c", WORKER_PROGRAM, *arguments.split()],
@@ -223,7 +231,7 @@ class Connection:
             self.processes.append(process)
             assert process.stdin is not None
             with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
-                stdin.write(settings)
+                stdin.write(json.dumps([sys.path, settings]).encode())
         return address
 
     # --- messages ------------------------------------------------------------------------
@@ -233,91 +241,79 @@ class Connection:
         """Return the number of the workers of local:N that live."""
         return sum(process.poll() is None for process in self.processes)
 
-    def end(self) -> str | None:
-        """Return the reason why nothing can be sent, or None."""
-        if self.client.status in ("closed", "closing"):
-            return "the scheduler is gone"
-        if self.processes and not self.expected_workers:
-            return "all workers of this machine have ended"
-        return None
+    def run(self, work: Coroutine[Any, Any, Result], stage: str | None = None) -> Result:
+        """Return the result of a coroutine that runs in the event loop; see `result_of`.
 
-    def identity(self) -> Any:
+        An exception of an event cancels the coroutine. Raises Cancelled after `close`.
+        """
+        with self.lock:
+            if self.is_over:
+                work.close()
+                raise Cancelled
+            future = asyncio.run_coroutine_threadsafe(work, self.client.loop.asyncio_loop)
+        try:
+            return result_of(future, stage)
+        finally:
+            future.cancel()
+
+    async def identity(self) -> Any:
         """Return what the scheduler knows of each worker, name -> dictionary.
 
-        Raises OSError if it does not answer, and other exceptions once `end` has a reason.
+        Raises OSError if it does not answer, and ClusterError once nothing can be sent any more.
         """
-        return self.client.sync(self.client.scheduler.identity)["workers"]
-
-    def repeat(self, work: Callable[[], object], seconds: Callable[[], float]) -> None:
-        """Call work() again and again in a thread, as the scheduler may hang."""
-
-        def loop() -> None:
-            while not self.is_over.wait(seconds()):
-                work()
-
-        threading.Thread(target=loop, name="randsvm-workers", daemon=True).start()
-
-    def receive(self, queue: SimpleQueue[Any], seconds: float) -> Any:
-        """Return what comes next in a queue; None after some seconds."""
+        if self.processes and not self.expected_workers:
+            raise ClusterError("all workers of this machine have ended")
         try:
-            return queue.get(timeout=seconds)
-        except Empty:
-            return None
+            return (await self.client.scheduler.identity())["workers"]
+        except Exception as error:
+            if self.client.status in ("closed", "closing"):
+                raise ClusterError("the scheduler is gone") from error
+            raise
 
-    def start(self, worker: str, threads: int, done: Callable[[Any], object]) -> None:
-        """Start an actor on a worker; call done with it and whether it computes other last digits,
-        or with the exception: ClusterError if the worker can take no part.
+    async def start(self, worker: str, threads: int) -> tuple[Any, bool]:
+        """Start an actor on a worker; return it and whether it computes other last digits.
 
-        Calls of `Client.run` are no tasks, since tasks of another run may keep all threads for
-        hours.
+        Raises ClusterError if the worker can take no part. Calls of `Client.run` are no tasks,
+        since tasks of another run may keep all threads for hours.
         """
-
-        def started() -> Any:
-            try:
-                self.client.run(import_module, HANDSHAKE_MODULE, workers=[worker])
-                theirs = self.client.run(handshake, workers=[worker])[worker]
-            except (ImportError, AttributeError) as error:
-                raise ClusterError(f"worker {worker} cannot import randsvm: {error}") from error
-            ours = handshake()
-            names = differing_names(theirs, ours)
-            if names and (name := names[0]) != ARITHMETIC:
-                raise ClusterError(
-                    f"worker {worker} has {name} {theirs.get(name)}, this process has {ours[name]}"
-                )
-            future = self.client.submit(
-                WorkerActor, threads, actor=True, workers=[worker], pure=False
+        try:
+            await self.client.run(import_module, HANDSHAKE_MODULE, workers=[worker])
+            theirs = (await self.client.run(handshake, workers=[worker]))[worker]
+        except (ImportError, AttributeError) as error:
+            raise ClusterError(f"worker {worker} cannot import randsvm: {error}") from error
+        ours = handshake()
+        names = differing_names(theirs, ours)
+        if names and (name := names[0]) != ARITHMETIC:
+            raise ClusterError(
+                f"worker {worker} has {name} {theirs.get(name)}, this process has {ours[name]}"
             )
-            # A worker that is busy with other work starts the actor once it has a free thread.
-            proxy: Any = future.result()
-            # Dask binds a proxy to the default client only.
-            proxy._client = self.client
-            return (proxy, future), bool(names)
+        # A worker that is busy with other work starts the actor once it has a free thread.
+        future = self.client.submit(WorkerActor, threads, actor=True, workers=[worker], pure=False)
+        proxy = await future
+        # Dask binds a proxy to the default client only.
+        proxy._client = self.client
+        return (proxy, future), bool(names)
 
-        _in_thread(started, done)
-
-    def send(self, actor: Any, message: bytes, done: Callable[[Any], object]) -> None:
-        """Send a message to an actor; call done with the reply, or with the exception."""
-
-        async def execute() -> None:
-            try:
-                found = await actor[0].execute(message)
-            except Exception as error:  # noqa: BLE001 - Dask has many errors for lost workers
-                found = error
-            done(found)
-
-        asyncio.run_coroutine_threadsafe(execute(), self.client.loop.asyncio_loop)
+    async def send(self, actor: Any, message: bytes) -> bytes:
+        """Send a message to an actor; return the reply. Dask has many errors for lost workers."""
+        reply: bytes = await actor[0].execute(message)
+        return reply
 
     def release(self, actor: Any) -> None:
         """Free an actor with all that it holds."""
         with contextlib.suppress(Exception):
             actor[1].release()
 
-    def close(self) -> threading.Thread:
+    def close(self, tasks: Collection[asyncio.Task[Any]] = ()) -> threading.Thread:
         """Kill the workers of local:N; return a thread that closes the client and the scheduler.
 
-        A scheduler that is gone does not answer, so closing it may take long.
+        A scheduler that is gone does not answer, so closing it may take long. tasks: are cancelled
         """
-        self.is_over.set()
+        with self.lock:
+            self.is_over = True
+        for task in list(tasks):
+            with contextlib.suppress(RuntimeError):
+                self.client.loop.asyncio_loop.call_soon_threadsafe(task.cancel)
         for process in self.processes:
             process.kill()
 
@@ -336,36 +332,12 @@ class Connection:
         return closing
 
 
-def _in_thread(work: Callable[[], Any], done: Callable[[Any], object]) -> None:
-    """Call done(work()), or done with the exception, in a new thread: work may never end."""
-
-    def call() -> None:
-        try:
-            found = work()
-        except Exception as error:  # noqa: BLE001 - the caller decides
-            found = error
-        done(found)
-
-    threading.Thread(target=call, daemon=True).start()
-
-
 def _close(service: Client | LocalCluster) -> None:
     """Close a client or cluster and stop its thread, which Dask may leave running."""
     with contextlib.suppress(Exception):
         service.close(timeout=CLOSING_SECONDS)
     with contextlib.suppress(Exception):
         service._loop_runner.stop(CLOSING_SECONDS)
-
-
-def _worker_settings(security: Security) -> dict[str, Any]:
-    """Return the settings of Dask for a worker that uses this TLS."""
-    tls = security.get_tls_config_for_role("worker")
-    return {
-        "distributed.comm.require-encryption": True,
-        "distributed.comm.tls.ca-file": tls["ca_file"],
-        "distributed.comm.tls.worker.cert": tls["cert"],
-        "distributed.comm.tls.worker.key": tls["key"],
-    }
 
 
 def _address_in(path: str) -> str:

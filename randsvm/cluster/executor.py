@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
-from randsvm.cluster.actor import data_set, map_shards, query_states
+from randsvm.cluster.actor import map_shards, query_states
 from randsvm.cluster.connection import Connection
-from randsvm.cluster.workers import Held, Shared, Worker, WorkerPool
+from randsvm.cluster.workers import Shared, Worker, WorkerPool
+from randsvm.data.chunks import Store
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Executor, Shard, ShardStates
 from randsvm.events import Notice, emit
@@ -55,6 +56,7 @@ class ClusterExecutor(Executor):
     """
 
     shared: Shared | None = None
+    summary: Shared | None = None
 
     def __init__(
         self,
@@ -82,20 +84,13 @@ class ClusterExecutor(Executor):
     def share(self) -> Shared:
         """Let workers hold the rows of this data set."""
         if self.shared is None:
-            D = self.D
-            maker = partial(
-                data_set,
-                summary=D.summary,
-                sizes=D.store.sizes,
-                nonzeros=D.store.nonzeros,
-                limit=self.resources.data_bytes,
-                folder=self.resources.tmpdir,
-            )
-            self.shared = self.worker_pool.share(D, maker)
+            held = Store(self.resources.data_bytes, self.resources.tmpdir)
+            self.shared = self.worker_pool.share(self.D.store, held)
+            self.summary = self.worker_pool.share(self.D.summary)
         return self.shared
 
     def release(self) -> None:
-        self.shared = None
+        self.shared = self.summary = None
 
     def close(self) -> None:
         self.worker_pool.close()
@@ -117,10 +112,10 @@ class ClusterExecutor(Executor):
         needs: returns the numbers of the chunks that work(shard) reads
         """
         shared = self.share()
-        task = self.worker_pool.dumps(partial(map_shards, function=work)), Held()
-        for report in self.worker_pool.reports(
-            shards, partial(self.assign, shards), lambda worker, some: task, shared, needs
-        ):
+        task = self.worker_pool.dumps(partial(map_shards, function=work))
+        plan = partial(self.assign, shards)
+        reports = self.worker_pool.reports(shards, plan, lambda *its: task, shared, needs)
+        for report in self.worker_pool.run(reports):
             yield report.value
 
     def assign(
@@ -167,7 +162,7 @@ class ClusterExecutor(Executor):
         """Return work(), computed by a worker; if the worker is lost, another one runs it."""
         if self.concurrent_calls is None:
             return work()
-        return called(self.worker_pool, self.share(), range(len(self.D.store.sizes)), work)
+        return called(self.worker_pool, self.share(), range(len(self.D.store)), work)
 
 
 class RemoteStates(ShardStates[State]):
@@ -185,24 +180,24 @@ class RemoteStates(ShardStates[State]):
 
     def query(self, function: Callable[[State], Result]) -> Iterator[tuple[int, Result]]:
         assert self.rows is not None and self.shared is not None
-        key, end = self.shared.key, self.end
-        # Number of the first change -> the task with all changes from there on, pickled.
-        tasks: dict[int, bytes] = {}
+        key = self.shared.key
 
-        def task(worker: Worker, shards: Sequence[Shard]) -> tuple[bytes, Held]:
+        @cache
+        def pickled(first: int) -> bytes:
+            """Return the task with all changes from a number on."""
+            changes = self.changes[first - self.first :]
+            query = partial(query_states, key=key, first=first, changes=changes, function=function)
+            return self.worker_pool.dumps(query)
+
+        def task(worker: Worker, shards: Sequence[Shard]) -> bytes:
             seen = worker.known[key]
             first = min(max(seen.get(shard.number, 0), self.first) for shard in shards)
-            if first not in tasks:
-                changes = self.changes[first - self.first :]
-                query = partial(
-                    query_states, key=key, first=first, changes=changes, function=function
-                )
-                tasks[first] = self.worker_pool.dumps(query)
-            return tasks[first], {key: dict.fromkeys([shard.number for shard in shards], end)}
+            return pickled(first)
 
-        for report in self.worker_pool.reports(
+        reports = self.worker_pool.reports(
             self.shards, self.assign, task, self.rows, lambda shard: [shard.number]
-        ):
+        )
+        for report in self.worker_pool.run(reports):
             yield report.rows, report.value
 
     def close(self) -> None:
@@ -216,23 +211,17 @@ def called(
 
     shared, numbers: the data set or other object that it uses, and the numbers of its chunks
     """
-    task = worker_pool.dumps(partial(map_shards, function=lambda shard: work())), Held()
+    task = worker_pool.dumps(partial(map_shards, function=lambda shard: work()))
     # The pool plans passes over shards and makes them again after a loss: a call is a pass over one
     # shard without rows, which the work does not read.
     shards = [Shard(0, 0, 0)]
 
     def plan(members: Sequence[Worker]) -> dict[Worker, list[Shard]]:
-        free = [
-            worker
-            for worker in members
-            if worker.actor and not worker.delivery and len(worker.tasks) < worker.threads
-        ]
-        chosen = sorted(free, key=lambda worker: len(worker.tasks) - worker.threads)[:1]
-        return dict.fromkeys(chosen, shards)
+        free = [one for one in members if one.actor and len(one.tasks) < one.threads]
+        return {min(free, key=lambda worker: len(worker.tasks)): shards} if free else {}
 
-    (report,) = worker_pool.reports(
-        shards, plan, lambda worker, some: task, shared, lambda shard: numbers
-    )
+    reports = worker_pool.reports(shards, plan, lambda *its: task, shared, lambda shard: numbers)
+    (report,) = worker_pool.run(reports)
     found: Result = report.value
     return found
 

@@ -65,7 +65,7 @@ def shuffled_batches(
     random = Permuter(draw)
     numbers = list(range(len(D.shards)) if chunks is None else chunks)
     rows = np.diff(D.stored_starts)[numbers].tolist()
-    nonzeros = D.store.nonzeros[numbers].tolist()
+    nonzeros = [D.store.chunks[number].nonzeros for number in numbers]
     count = math.ceil(max(sum(rows) / BATCH_ROWS, sum(nonzeros) / BATCH_NONZEROS))
     pieces = list[RowRange]()
     for number, m, nnz in zip(numbers, rows, nonzeros, strict=True):

@@ -212,6 +212,12 @@ class Dataset:
         view.__dict__ = {**self.__dict__, **own}
         return view
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes that workers of a cluster need."""
+        state = {**vars(self), "groups": None}
+        state.pop("_column_rule", None)
+        return state
+
     def labels(self) -> np.ndarray:
         """Return y of every row, (n,) float64."""
         return np.concatenate(list(self.map(self.labels_of)))

@@ -200,24 +200,3 @@ def test_a_run_ends_with_the_last_local_worker(no_loops, processes):
             process.wait()
         with pytest.raises(ClusterError, match="workers of this machine have ended"):
             worker_pool.members()
-
-
-def test_a_run_raises_a_fault_of_its_own_requests_for_the_state_of_the_cluster():
-    class Alone(Connection):
-        def __init__(self):
-            self.client, self.is_over = None, threading.Event()
-            self.local_cluster, self.processes = None, []
-            # All limits of this module are over at once.
-            self.now = lambda: 1000 * time.perf_counter()
-
-        def repeat(self, work, seconds):
-            work()
-
-        def end(self):
-            return None
-
-        def identity(self):
-            return {"tcp://somewhere:1": {}}
-
-    with closing(WorkerPool(Alone())) as worker_pool, pytest.raises(KeyError, match="status"):
-        worker_pool.concurrent_calls()

@@ -5,11 +5,11 @@ and compares every answer with one machine. Changes do not commute, so a change 
 twice or out of order is seen.
 """
 
+import asyncio
 import gzip
 import lzma
 import math
 import random
-import threading
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -97,6 +97,7 @@ def answer(states, question):
 
 
 def total(D, factor):
+    D = D.subset(np.ones(D.n, bool))
     return sum(int(D.chunk_matrix(shard).toarray().sum()) for shard in D.shards) * factor
 
 
@@ -270,41 +271,17 @@ def test_a_worker_whose_starts_always_fail_is_left_out(cluster):
         queried(D)
 
 
-class Noted:
-    """A value that calls a function when it is pickled."""
-
-    def __init__(self, note):
-        self.note = note
-
-    def __reduce__(self):
-        self.note()
-        return int, ()
-
-
-def test_replies_do_not_wait_while_chunks_are_read_and_tasks_pickled(cluster, monkeypatch):
+def test_messages_do_not_wait_while_chunks_are_read(cluster, monkeypatch):
     cluster, D = cluster
-    lock, read, free = D.executor.worker_pool.lock, D.store.read, []
+    read, loops = D.store.read, []
 
-    def reply():
-        if found := lock.acquire(blocking=False):
-            lock.release()
-        free.append(found)
-
-    def note():
-        thread = threading.Thread(target=reply)
-        thread.start()
-        thread.join()
-
-    def noted_read(number):
-        note()
+    def noted(number):
+        loops.append(asyncio._get_running_loop())
         return read(number)
 
-    monkeypatch.setattr(D.store, "read", noted_read)
-    make, question = partial(Digest, D, Noted(note)), partial(max, Noted(note))
-    states = D.executor.states(make, D.shards)
-    with pytest.raises(TypeError):
-        list(states.query(question))
-    assert len(free) > 3 and all(free)
+    monkeypatch.setattr(D.store, "read", noted)
+    list(D.executor.states(partial(Digest, D, 2), D.shards).query(Values(3)))
+    assert len(loops) == len(D.shards) and not any(loops)
 
 
 def test_an_interrupted_delivery_is_made_again(cluster, monkeypatch):
@@ -327,8 +304,8 @@ def test_actors_free_what_the_client_no_longer_uses(cluster):
     for _ in range(5):
         queried(D)
     actors = [actor for worker in cluster.workers.values() for actor in worker.actors]
-    # The data set, and the states of the last query.
-    assert [len(actor.held) for actor in actors] == [2, 2]
+    # The store and the summary of the data set, and the states of the last query.
+    assert [len(actor.had) for actor in actors] == [3, 3]
 
 
 class Unreadable:
@@ -386,6 +363,17 @@ def test_the_threads_of_a_worker_get_a_shared_object_once(monkeypatch):
     with calls_on("1", model) as in_order:
         assert list(in_order([partial(np.sum, model)] * 20)) == [1e5] * 20
     assert model.nbytes < cluster.bytes_sent < 2 * model.nbytes
+
+
+def test_a_fault_of_the_requests_for_the_state_of_the_cluster_ends_the_run(cluster, monkeypatch):
+    cluster, D = cluster
+
+    async def identity():
+        return {"worker 0": {}}
+
+    monkeypatch.setattr(cluster, "identity", identity)
+    with pytest.raises(KeyError):
+        queried(D)
 
 
 # --- whole runs --------------------------------------------------------------------------------

@@ -6,12 +6,13 @@ paused, cut off, out of disk space, or join late. Where several threads of the c
 folds, each advances the clock in turn; then a seed does not decide everything.
 """
 
-import heapq
+import asyncio
 import itertools
 import random
-from collections.abc import Callable
+import selectors
+from collections.abc import Callable, Collection, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 from threading import RLock, Thread
 from typing import Any
 
@@ -19,6 +20,8 @@ import pytest
 
 from randsvm.cluster.actor import Actor
 from randsvm.errors import SpillError
+from randsvm.events import Waiting, emit
+from randsvm.parallel import Cancelled
 
 # Seconds between two heartbeats of a worker, and that a message takes at most.
 BEAT, SLOWEST = 2.0, 0.3
@@ -61,6 +64,32 @@ class SimulatedWorker:
     actors: set[Actor] = field(default_factory=set)
 
 
+class Clock(selectors.SelectSelector):
+    """A clock that advances only while an event loop waits."""
+
+    time = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.time += timeout or 0.0
+        return super().select(0)
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """An event loop with a clock of its own, in which threads do their work at once."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        super().__init__(self.clock)
+
+    def time(self) -> float:
+        return self.clock.time
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        with ThreadPoolExecutor(1) as threads:
+            done = threads.submit(func, *args)
+        return asyncio.wrap_future(done, loop=self)
+
+
 class SimulatedCluster:
     """Takes the place of a `Connection`.
 
@@ -70,10 +99,9 @@ class SimulatedCluster:
 
     def __init__(self, seed: int, workers: int = 3, faults: int = 0, seconds: float = 20.0) -> None:
         self.random = random.Random(seed)
-        self.time = 0.0
+        self.loop = SimulatedLoop()
         self.closed = False
         self.lock = RLock()
-        self.events: list[tuple[float, int, Callable[[], object]]] = []
         self.numbers = itertools.count()
         self.workers: dict[str, SimulatedWorker] = {}
         self.expected_workers = 0
@@ -125,46 +153,46 @@ class SimulatedCluster:
         elif fault == "full disk" and self.reliable is not None:
             worker.has_disk = False
 
-    # --- events ----------------------------------------------------------------------------
+    # --- time ------------------------------------------------------------------------------
+
+    @property
+    def time(self) -> float:
+        return self.loop.time()
 
     def after(self, seconds: float, work: Callable[[], object]) -> None:
         """Do something after some seconds."""
-        with self.lock:
-            heapq.heappush(self.events, (self.time + seconds, next(self.numbers), work))
+        self.loop.call_later(seconds, work)
 
     def now(self) -> float:
         return self.time
 
     def sleep(self, seconds: float) -> None:
-        self.receive(SimpleQueue(), seconds)
-
-    def receive(self, queue: SimpleQueue[Any], seconds: float) -> Any:
         with self.lock:
-            end = self.time + seconds
-            while queue.empty() and self.events and self.events[0][0] <= end:
-                self.time, _, work = heapq.heappop(self.events)
-                work()
-            if not queue.empty():
-                return queue.get()
-            self.time = end
-            return None
+            self.loop.run_until_complete(asyncio.sleep(seconds))
 
-    def repeat(self, work: Callable[[], object], seconds: Callable[[], float]) -> None:
-        def again() -> None:
-            work()
-            self.after(seconds(), again)
+    def run(self, work: Coroutine[Any, Any, Any], stage: str | None = None) -> Any:
+        """Advance the clock until a coroutine is done."""
+        if self.closed:
+            work.close()
+            raise Cancelled
+        with self.lock:
+            task = self.loop.create_task(work)
+        try:
+            while not task.done():
+                with self.lock:
+                    self.loop.run_until_complete(asyncio.wait([task], timeout=0.1))
+                emit(Waiting())
+            return task.result()
+        finally:
+            task.cancel()
 
-        self.after(0.0, again)
-
-    def _delay(self) -> float:
-        return self.random.choice([0.0, 0.001, self.random.uniform(0.0, SLOWEST)])
+    async def _pause(self) -> None:
+        """Wait as long as a message takes."""
+        await asyncio.sleep(self.random.choice([0.0, 0.001, self.random.uniform(0.0, SLOWEST)]))
 
     # --- messages --------------------------------------------------------------------------
 
-    def end(self) -> str | None:
-        return None
-
-    def identity(self) -> dict[str, dict[str, Any]]:
+    async def identity(self) -> dict[str, dict[str, Any]]:
         found = {}
         for name, worker in self.workers.items():
             seen = min(self.time, worker.stopped) if self.time < worker.stopped else self.time
@@ -175,7 +203,7 @@ class SimulatedCluster:
             }
         return found
 
-    def start(self, name: str, threads: int, done: Callable[[Any], object]) -> None:
+    async def start(self, name: str, threads: int) -> Any:
         worker = self.workers.get(name, SimulatedWorker())
 
         def start() -> Any:
@@ -186,9 +214,9 @@ class SimulatedCluster:
             worker.actors.add(actor)
             return (name, actor), False
 
-        self._ask(name, start, done, lambda: self.time < worker.busy)
+        return await self._ask(name, start, lambda: self.time < worker.busy)
 
-    def send(self, actor: Any, message: bytes, done: Callable[[Any], object]) -> None:
+    async def send(self, actor: Any, message: bytes) -> bytes:
         name, found = actor
         self.sent, self.bytes_sent = self.sent + 1, self.bytes_sent + len(message)
         end = self.time + self.durations.pop(0) if self.durations else 0.0
@@ -205,40 +233,27 @@ class SimulatedCluster:
             reply: bytes = found.handle(message)
             return reply
 
-        self._ask(name, handle, done, is_working)
+        reply: bytes = await self._ask(name, handle, is_working)
+        return reply
 
-    def _ask(
-        self,
-        name: str,
-        work: Callable[[], Any],
-        done: Callable[[Any], object],
-        is_early: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Let a worker do something; call done with the result, or with an error.
-
-        is_early: whether the worker cannot have done it yet
-        """
-
-        def arrive() -> None:
-            worker = self.workers.get(name)
-            if worker is None:
-                self.after(self._delay(), lambda: done(OSError("the worker is gone")))
-            elif self.time < worker.stopped:
-                self.after(worker.stopped - self.time + self._delay(), arrive)
-            elif is_early():
-                self.after(1.0, arrive)
-            else:
-                try:
-                    reply = work()
-                except OSError as error:
-                    reply = error
-                self.after(self._delay(), lambda: answer(reply))
-
-        def answer(reply: Any) -> None:
-            # The connection of a worker that was killed breaks before its reply is here.
-            done(reply if name in self.workers else OSError("the worker is gone"))
-
-        self.after(self._delay(), arrive)
+    async def _ask(
+        self, name: str, work: Callable[[], Any], is_early: Callable[[], bool] = lambda: False
+    ) -> Any:
+        """Return the result of work on a worker. is_early: whether it cannot have done it yet."""
+        await self._pause()
+        while name in self.workers and (self.time < self.workers[name].stopped or is_early()):
+            await asyncio.sleep(1.0 if is_early() else self.workers[name].stopped - self.time)
+        reply: Any = OSError("the worker is gone")
+        if name in self.workers:
+            try:
+                reply = work()
+            except OSError as error:
+                reply = error
+        await self._pause()
+        # The connection of a worker that was killed breaks before its reply is here.
+        if isinstance(reply, OSError) or name not in self.workers:
+            raise OSError("the worker is gone") if name not in self.workers else reply
+        return reply
 
     def release(self, actor: Any) -> None:
         name, found = actor
@@ -249,9 +264,14 @@ class SimulatedCluster:
         """Return the number of actors of all workers."""
         return sum(len(worker.actors) for worker in self.workers.values())
 
-    def close(self) -> Thread:
+    def close(self, tasks: Collection[asyncio.Task[Any]] = ()) -> Thread:
         """End the connection: the scheduler frees all actors of the client."""
-        self.closed = True
+        with self.lock:
+            self.closed = True
+            for task in [*tasks, *asyncio.all_tasks(self.loop)]:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.sleep(1.0))
+            self.loop.close()
         for worker in self.workers.values():
             worker.actors.clear()
         thread = Thread(target=bool)
