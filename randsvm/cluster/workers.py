@@ -425,7 +425,9 @@ class WorkerPool:
         try:
             reports: list[Report] = await asyncio.shield(reply)
         except asyncio.CancelledError:
-            self._spawn(self._send(worker, Request(forget=[request.number])))
+            # The tasks of an actor that is released end without a message.
+            if self.workers.get(worker.name) is worker:
+                self._spawn(self._send(worker, Request(forget=[request.number])))
             raise
         return reports
 
