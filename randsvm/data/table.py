@@ -680,6 +680,10 @@ def learn(
                         learnt[name] = _Learnt(name, at in coded)
                 if not learnt:
                     raise table.refused("expected a column of features")
+            others = {first.names[at] for at in left_out}
+            if other := learnt.keys() ^ (set(table.names) - others):
+                found = f"found {quoted(min(other))} in one file only"
+                raise table.refused(f"expected the columns of {first.name}, {found}")
             rows += _learn_file(table, list(learnt.values()), missing, options.fill, threads)
     assert first is not None
     if not rows:

@@ -390,6 +390,14 @@ def test_forms_of_a_file_do_not_change_the_model(tmp_path):
         assert model(tmp_path / "plain.csv", jobs=3, cache=str(tmp_path / "cache")) == expected
 
 
+@pytest.mark.parametrize("columns", ["a,b,y,c", "a,y,b2", "y,a"])
+def test_a_file_with_other_columns_than_the_first_is_refused(tmp_path, columns):
+    (tmp_path / "1.csv").write_text("a,b,y\n1,2,p\n3,4,q\n")
+    (tmp_path / "2.csv").write_text(f"{columns}\n1,2,3,4\n")
+    with pytest.raises(DataError, match=r"2\.csv:1:1: expected .* in one file only"):
+        randsvm.train(str(tmp_path / "?.csv"), format="csv", label_column="y")
+
+
 def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n")
     (tmp_path / "test.csv").write_text("y,b,a\np,u,1\n,w,2\n?,x,2\n,w,4\n")
