@@ -269,8 +269,9 @@ class WorkerPool:
                 f"no worker of the cluster has answered for {SILENCE_SECONDS:g} s"
                 f" (state: {states or 'gone'})"
             )
-        if workers and all(worker.excluded for worker in workers):
-            raise workers[-1].excluded or AssertionError
+        excluded = [worker.excluded for worker in workers if worker.excluded is not None]
+        if excluded and len(excluded) == len(workers):
+            raise excluded[-1]
         usable = [worker for worker in workers if worker.excluded is None]
         self.gathered = min(self.gathered, now + GATHERING_SECONDS)
         missing = len(workers) < max(1, self.connection.expected_workers)
