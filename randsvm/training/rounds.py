@@ -680,12 +680,14 @@ class Rounds:
         self.scan.return_to(found.SV)
         reducer = Reducer(self.scan, found.SV, found.certificate, size, gap, seed, lowers)
         SV, certificate = reducer.run()
+        if isinstance(SV, ReducedMachine) and found.evaluated:
+            *_, (SV, V) = self.scan.evaluations(SV)
+            certificate = self.scan.with_dual_of(found.SV, V.certificate)
+            if size is None and gap is not None and certificate.gap > gap:
+                # With the bounds of rounding the machine misses the gap that chose it.
+                SV, certificate = found.SV, found.certificate
         changes = SubtaskReduction(certificate, self.subtask.D.n)
-        if isinstance(SV, ReducedMachine):
-            changes = SV.changes
-            if found.evaluated:
-                *_, (SV, V) = self.scan.evaluations(SV)
-                certificate = self.scan.with_dual_of(found.SV, V.certificate)
+        changes = SV.changes if isinstance(SV, ReducedMachine) else changes
         return replace(found, SV=SV, certificate=certificate, violators=None, changes=changes)
 
     def with_evaluation(self, found: SubtaskSolution) -> SubtaskSolution:

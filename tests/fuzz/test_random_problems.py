@@ -80,9 +80,10 @@ def test_many_random_trainings_on_inner_sets_report_correctly(
         raise
 
 
-@pytest.mark.parametrize("number", range(10))
-def test_a_random_training_with_reduce_reports_correctly(tmp_path, number):
-    reduced(7, number, tmp_path)
+# In the last case only the bounds of rounding lift a reduced machine above the gap.
+@pytest.mark.parametrize("seed, number", [*((7, number) for number in range(10)), (62, 157)])
+def test_a_random_training_with_reduce_reports_correctly(tmp_path, seed, number):
+    reduced(seed, number, tmp_path)
 
 
 @pytest.mark.fuzz
