@@ -28,7 +28,7 @@ import scipy
 from randsvm.arrays import CsrMatrix, slices, squared_norms
 from randsvm.data.sampling import CANDIDATES_DRAW, REDUCTION_DRAW, Draw, Draws, SmallestKeys
 from randsvm.events import Progress, emit
-from randsvm.kernels.expansion import exact_gram, exact_layout, values_of
+from randsvm.kernels.expansion import Expansion, exact_gram, exact_layout
 from randsvm.kernels.layouts import Layout
 from randsvm.svm.running_values import RunningValues, ShardValues
 from randsvm.svm.scan import Scan
@@ -89,6 +89,7 @@ def choose(
     assert full.points is not None
     X, Z = full.points.X, full.points.X[candidates]
     layout = exact_layout(full.kernel, Z)
+    expansion = Expansion(layout, X, full.beta)
     r, d = f.copy(), full.kernel.diagonal(squared_norms(Z))  # r = f - f~, d = K - L L'
     least = IN_SPAN * d
     L, rows, c = np.empty((len(r), size), order="F"), np.empty(0, np.int64), np.empty(0)
@@ -102,7 +103,7 @@ def choose(
         G = layout.values(Z, Z[B]) - L[:, :m] @ L[B, :m].T   # K less what the basis explains
         factor = scipy.linalg.cholesky(G[B], lower=True)
         G = L[:, m : m + len(B)] = scipy.linalg.solve_triangular(factor, G.T, lower=True).T
-        left = values_of(layout, X, full.beta, Z[B]) - L[B, :m] @ c
+        left = expansion.values(Z[B]) - L[B, :m] @ c
         c = np.concatenate([c, scipy.linalg.solve_triangular(factor, left, lower=True)])
         rows = np.concatenate([rows, B])
         r -= G @ c[m:]
