@@ -267,7 +267,8 @@ def test_a_worker_whose_starts_always_fail_is_left_out(cluster):
     assert remote == local
     cluster.kill("worker 1")
     cluster.sleep(1.0)
-    with pytest.raises(ClusterError, match="worker worker 0 starts no actor: no new thread"):
+    reason = "worker worker 0 starts no actor: no new thread"
+    with at_most(cluster, 100.0), pytest.raises(ClusterError, match=reason):
         queried(D)
 
 
@@ -348,6 +349,9 @@ def test_a_call_that_nobody_waits_for_ends(cluster):
             view.executor.call(partial(noticed, view))
         actors = [actor for worker in cluster.workers.values() for actor in worker.actors]
         with at_most(cluster, 10.0):
+            cluster.sleep(1.0)
+            # The actor was asked to cancel the call.
+            assert [len(actor.freed) for actor in actors] == [1]
             view.executor.call(partial(noticed, view))
             local, remote = queried(D)
     assert remote == local
