@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import CsrMatrix, Matrix, slices, squared_norms, to_csr
+from randsvm.arrays import CsrMatrix, Matrix, absolute, slices, squared_norms, to_csr
 from randsvm.data.svmlight import ParsedRows, row_numbers
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
@@ -149,7 +149,7 @@ class SupportVectorRows(NamedTuple):
     y : (k,) float64, class index or target of each row; in one machine 1 or -1 for the class
     weights : (k,) float64, weight of each row
     distances : (k,) float64, distance of the projections
-    X : (k, d) CSR, the rows over the features of the model
+    X : (k, d) CSR, kernel values of the rows; of other kernels than a precomputed one (k, 0)
     """
 
     groups: np.ndarray
@@ -166,8 +166,8 @@ class SupportVectorRows(NamedTuple):
 class SupportVectors:
     """Finds the rows of a file that are support vectors of a model.
 
-    Equal support vectors have equal points: random projections and the norm of the features that no
-    support vector has, or the number of a row of kernel values.
+    Equal support vectors have equal points: random projections, or the number of a row of kernel
+    values.
 
     groups : (m,) int64, number of the group of equal support vectors
     first : (count,) int64, one support vector of each group
@@ -178,7 +178,7 @@ class SupportVectors:
         from scipy.spatial import cKDTree
 
         d, m = model.Z.shape[1], len(model.beta)
-        self.directions = np.random.default_rng(0).normal(size=(d, PROJECTIONS)) / max(d, 1) ** 0.5
+        self.directions = np.random.default_rng(0).normal(size=(d, PROJECTIONS))
         numbers = model.features[model.Z.indices] if model.has_row_numbers else None
         points, _ = self._points(ModelRows(model.Z, np.zeros(m), model.Z.indices), numbers)
         points, self.first, groups = np.unique(
@@ -187,12 +187,15 @@ class SupportVectors:
         self.groups, self.tree = groups.reshape(m), cKDTree(points)
 
     def _points(self, rows: ModelRows, numbers: np.ndarray | None) -> tuple[np.ndarray, Any]:
-        """Return rows as points of the tree, and how far from them equal vectors may be."""
+        """Return rows as points of the tree, and how far from them equal vectors may be.
+
+        The distance is that of features which differ by VALUE_ROUNDING each.
+        """
         if numbers is not None:
             return numbers[:, None].astype(np.float64), 0.0
-        others = np.sqrt(rows.extra)
-        room = VALUE_ROUNDING * np.sqrt(squared_norms(rows.X) + rows.extra)
-        return np.column_stack([rows.X @ self.directions, others]), room
+        room = VALUE_ROUNDING * (absolute(rows.X) @ np.abs(self.directions)).max(axis=1)
+        # A value of a feature that no support vector has makes the row another one.
+        return rows.X @ self.directions, np.where(rows.extra == 0, room, -1.0)
 
     def find(
         self, rows: ModelRows, numbers: np.ndarray | None, y: np.ndarray, weights: np.ndarray
@@ -200,7 +203,8 @@ class SupportVectors:
         """Return the rows that equal support vectors. numbers : (m,), of rows of kernel values."""
         points, room = self._points(rows, numbers)
         distances, groups = self.tree.query(points, p=inf)
-        every = SupportVectorRows(groups, y, weights, distances, to_csr(rows.X))
+        X = rows.X if numbers is not None else np.empty((len(y), 0))
+        every = SupportVectorRows(groups, y, weights, distances, to_csr(X))
         return every.some(distances <= room)
 
 
@@ -386,7 +390,13 @@ class Judge:
         assert block.weights is not None, "RowFiles gives all rows weights"
         rows, y, weights = model.rows(*text), block.y[part], block.weights[part]
         f, sizes = model.decision_and_sizes(rows.X, rows.extra)
-        errors = self._errors(rows.X, rows.extra, np.abs(self.beta).sum(axis=0), sizes)
+        others = 0
+        if rows.extra.any():
+            others = int(np.diff(text[0]).max())
+            if model.scaling is not None and model.seen is not None:
+                others = len(model.seen)
+        totals = np.abs(self.beta).sum(axis=0)
+        errors = self._errors(rows.X, rows.extra, totals, sizes, others)
         losses, residuals = np.empty((len(self.machines), 2, 2)), np.empty((3, 0))
         for k in range(len(self.machines)):
             own, costs = self._rows_of(k, y, weights)
@@ -426,12 +436,17 @@ class Judge:
         return np.where(is_first, 1.0, -1.0), weights * is_in
 
     def _errors(
-        self, X: Matrix, extra: np.ndarray | float, totals: np.ndarray, sizes: np.ndarray
+        self,
+        X: Matrix,
+        extra: np.ndarray | float,
+        totals: np.ndarray,
+        sizes: np.ndarray,
+        others: int = 0,
     ) -> np.ndarray:
         """Return bounds of the rounding of kernel sums of rows, (m, columns).
 
         extra : (m,), squared norms of other features; totals : (columns,), sum |beta|; sizes :
-        (m, columns), sum |beta| K.
+        (m, columns), sum |beta| K; others: the largest number of other features of a row.
         """
         Z, length = self.model.Z, 0.0
         if not self.certified:
@@ -442,9 +457,8 @@ class Judge:
             norms = np.concatenate([squared_norms(X) + extra, squared_norms(Z)])
             norm = float(norms.max(initial=0.0))
             length = norm**0.5
-        # Other features have a factor of their own, whose exponent is rounded as often.
-        terms = (X.shape[1] + 1) * (2 if np.any(extra) else 1)
-        of_rows = RowSizes(norm, terms, length)
+        # Other features have a factor of their own, whose exponent is a sum of so many terms.
+        of_rows = RowSizes(norm, X.shape[1] + 1 + others, length)
         error = sum_error(self.layout, of_rows, len(self.beta), sums=2 * len(totals))
         return error.of(np.abs(sizes), totals)
 
@@ -494,8 +508,9 @@ class Judge:
             total = abs(task.coefficient_sum) + task.absolute_sum
             largest, target = found.largest.tolist()
             # The sums of groups are rounded, too: each is a coefficient of |u| <= |w| K(x, x)^1/2.
-            slope = np.abs(rows.y) + task.epsilon + (norms[1] * largest) ** 0.5
-            size = fsum(np.abs(near) * slope) + norms[1]
+            squared = max(norms[1], 0.0) + errors[1]
+            slope = np.abs(rows.y) + task.epsilon + (squared * largest) ** 0.5
+            size = fsum(np.abs(near) * slope) + squared
             b = largest_offset(total, target + task.epsilon, largest, primal + primal_error)
             change = change_of_dual(task, rows.y, near, rows.weights, b)
             dual_error = errors[1] / 2 + addition_error(len(near) + WRITTEN, size) + change

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 
 import exact_judge
 import numpy as np
@@ -200,6 +201,22 @@ def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path):
     assert certificate_of(train, path, "-c 1").feasible
 
 
+@pytest.mark.parametrize("change", ["a value", "another feature"])
+def test_a_row_that_differs_in_one_of_many_features_is_no_support_vector(tmp_path, change):
+    y, X = oracle.sparse_rows(40, d=20_000)
+    X[:, 0] = 1 + np.arange(40) / 8
+    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
+    run_train("-q", "-g", 0.01, train, path)
+    assert randsvm.certify(train, path).unknown_support_vectors == 0
+    if change == "a value":
+        X[:, 0] *= 1 + 1e-4
+    else:
+        X = np.hstack([X, np.full((40, 1), 1e-9)])
+    moved = oracle.write_svmlight(tmp_path / "moved", y, X)
+    found = randsvm.certify(moved, path)
+    assert found.unknown_support_vectors == found.support_vectors > 0
+
+
 def test_each_row_serves_for_one_support_vector(tmp_path):
     """Two support vectors at C on one row are more than the row's bound allows."""
     y, X = oracle.two_gaussians(100)
@@ -316,6 +333,43 @@ def test_rounding_above_the_objectives_is_said_and_not_hidden(tmp_path, capsys):
     assert (found.primal, found.dual) == (3, 2)
     with pytest.raises(GapError):
         run_predict("certify", train, path, "-c", 1, "--require-gap", 0.5)
+
+
+def written(path, kernel, vectors):
+    """Write a model of two classes with b = 0. vectors : text of each support vector."""
+    half = len(vectors) // 2
+    path.write_text(
+        f"svm_type c_svc\nkernel_type {kernel}\nnr_class 2\ntotal_sv {2 * half}\nrho 0\n"
+        f"label 1 -1\nnr_sv {half} {half}\nSV\n" + "\n".join(vectors) + "\n"
+    )
+
+
+def test_the_rounding_of_many_other_features_counts(tmp_path):
+    """The third row has 50,000 features that no support vector has. P is computed with decimals."""
+    train, path, others = tmp_path / "train", tmp_path / "model", 50_000
+    value = Decimal("0.0021")
+    words = " ".join(f"{j + 2}:{value}" for j in range(others))
+    train.write_text(f"1 1:1\n-1 1:-1\n1 1:1 {words}\n")
+    written(path, "rbf\ngamma 1", ["1 1:1", "-1 1:-1"])
+    found = randsvm.certify(train, path)
+    f = 1 - Decimal(-4).exp()
+    primal = f + 2 * (1 - f) + 1 - f * (-others * value**2).exp()
+    assert abs(primal - Decimal(found.primal)) <= found.primal_error
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_machine_without_weights_has_a_bound(tmp_path, seed):
+    """w = 0 but for rounding, after which |w|^2 may be below 0."""
+    train, path = tmp_path / "train", tmp_path / "model"
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        a, b, C = rng.integers(1, 1000, 3).tolist()
+        rows = [f"1:{v / 1000} 2:{3 * v / 1000}" for v in (a, b, a + b, 0)]
+        signs = (1, 1, -1, -1)
+        train.write_text("".join(f"{y} {row}\n" for y, row in zip(signs, rows, strict=True)))
+        written(path, "linear", [f"{y * C / 1000} {x}" for y, x in zip(signs, rows, strict=True)])
+        found = randsvm.certify(train, path, params=CertifyParams(C=C / 1000))
+        assert 0 <= found.gap < 1e-9
 
 
 def test_rows_of_novelty_detection_need_no_labels(tmp_path):
