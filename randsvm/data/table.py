@@ -14,7 +14,14 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -224,11 +231,13 @@ class _Batch:
             values[at] = numbers[_numpy(array.indices, NO_CODE)]
         # Each call of pyarrow takes longer than the numbers of a short column.
         for members in groups.values():
-            arrays = [self.arrays[places[at]] for at in members]
-            try:
-                values[members] = _numpy(pyarrow.concat_arrays(arrays)).reshape(len(members), -1)
-            except pyarrow.ArrowInvalid:
-                values[members] = list(map(_numbers, arrays))
+            arrays, found = [self.arrays[places[at]] for at in members], None
+            with suppress(pyarrow.ArrowInvalid):
+                found = _numpy(pyarrow.concat_arrays(arrays)).reshape(len(members), -1)
+            # pyarrow reads inf, too, a text that may stand for a missing number.
+            if found is None or (types.is_string(arrays[0].type) and np.isinf(found).any()):
+                found = np.array(list(map(_numbers, arrays)))
+            values[members] = found
         if missing:
             values[np.isin(values, _floats(missing))] = np.nan
         with np.errstate(over="ignore"):
@@ -380,16 +389,23 @@ def _opened(
 
 
 def _batches(
-    names: list[str], read: Callable[[Sequence[int], int], Iterable[Any]], places: Sequence[int]
+    name: str,
+    names: list[str],
+    read: Callable[[Sequence[int], int], Iterable[Any]],
+    places: Sequence[int],
 ) -> Iterator[Callable[[], _Batch]]:
     """Yield a function for each batch of pyarrow. read : yields batches of so many rows"""
     rows = min(max(ROWS[0], VALUES // max(1, len(places))), ROWS[1])
     for batch in read(places, rows):
-        yield partial(_batch, batch, names, places)
+        yield partial(_batch, batch, name, names, places)
 
 
-def _batch(batch: Any, names: list[str], places: Sequence[int]) -> _Batch:
-    arrays = dict(zip(places, map(_plain, batch.columns), strict=True))
+def _batch(batch: Any, name: str, names: list[str], places: Sequence[int]) -> _Batch:
+    try:
+        arrays = dict(zip(places, map(_plain, batch.columns), strict=True))
+    except pyarrow.ArrowException as error:
+        # For example, the system does not know the time zone of a column.
+        raise ContentError(f"{name}: {shortened(str(error))}") from None
     return _Batch(batch.num_rows, arrays, names)
 
 
@@ -399,7 +415,7 @@ def _frame(name: str, rows: Any) -> _Table:
     def read(places: Sequence[int], size: int) -> Iterable[Any]:
         return rows.select(places).to_batches(size)
 
-    return _Table(name, names, rows.schema.types, partial(_batches, names, read))
+    return _Table(name, names, rows.schema.types, partial(_batches, name, names, read))
 
 
 def _parquet(path: str, stream: BinaryIO, watch: Watch) -> _Table:
@@ -423,7 +439,9 @@ def _parquet(path: str, stream: BinaryIO, watch: Watch) -> _Table:
             stream,
             metadata=metadata,
             read_dictionary=repeated,
-            buffer_size=min(max(COLUMN_BYTES[0], BUFFER_BYTES // len(names)), COLUMN_BYTES[1]),
+            buffer_size=min(
+                max(COLUMN_BYTES[0], BUFFER_BYTES // max(1, len(names))), COLUMN_BYTES[1]
+            ),
             pre_buffer=False,
         )
 
@@ -438,7 +456,7 @@ def _parquet(path: str, stream: BinaryIO, watch: Watch) -> _Table:
                     watch(Progress("reading", size * done // metadata.num_rows, size, "B"))
                 yield batch
 
-    return _Table(name, names, [one.type for one in schema], partial(_batches, names, read))
+    return _Table(name, names, [one.type for one in schema], partial(_batches, name, names, read))
 
 
 @contextmanager
@@ -620,7 +638,7 @@ class _Learnt:
 
     def column(self, fill: bool, missing: Sequence[str], file: str) -> Column:
         """Return the column. Raises DataError if it has no content, or numbers and texts."""
-        texts = sorted(filter(None, self.texts), key=files.encoded)
+        texts = sorted(self.texts, key=files.encoded)
         words = [text for text in self.texts if not _is_missing(text, missing)]
         name = quoted(self.name)
         if not self.count:
@@ -730,7 +748,8 @@ def _learn_file(
             one.count += count
             one.total += total
             for text, at in texts:
-                one.texts.setdefault(text, (table.name, row + at, place))
+                if text:
+                    one.texts.setdefault(text, (table.name, row + at, place))
             one.check_texts()
     return rows
 
@@ -841,16 +860,15 @@ class _Rows:
         self, batch: _Batch, place: int, values: np.ndarray, expected: str, is_optional: bool
     ) -> np.ndarray:
         """Return which rows have no number. Refuse other texts, and all unless it is optional."""
-        is_missing = np.isnan(values)
+        is_missing, bad = np.isnan(values), np.zeros(batch.rows, bool)
         rows, hint = np.flatnonzero(is_missing), MEAN_FILLS * (place != self.label)
-        if len(rows) and not is_optional:
-            batch.refuse(place, is_missing, expected, hint)
         if len(rows) > batch.arrays[place].null_count:
             codes, texts = batch.texts(place, rows)
             is_other = np.array([not _is_missing(text, self.missing) for text in texts])
-            bad = np.zeros(batch.rows, bool)
             bad[rows] = is_other[codes]
             batch.refuse(place, bad, "a number")
+        if not is_optional:
+            batch.refuse(place, is_missing & ~bad, expected, hint)
         return is_missing
 
     def _labels(self, batch: _Batch) -> tuple[np.ndarray, np.ndarray, list[Spelling]]:

@@ -171,6 +171,7 @@ def test_columns_and_rows_are_those_of_the_csv(tmp_path_factory, data):
         ({"a": ["u", "v\0"], "y": "pq"}, "2:1: expected text in column 'a', found a NUL byte"),
         ({"a": ["1", "-"], "y": "pq"}, "2:1: expected a number in column 'a', which has 1 number"),
         ({"a": [1, 2]}, "1:1: expected a column 'y', found 'a'"),
+        ({}, "1:1: expected a column 'y', found "),
         ({"y": "pq"}, "1:1: expected a column of features"),
         ({"a": [1, 2], "y": ["p", "3"]}, "2:2: expected a name like the first label"),
     ],
@@ -226,6 +227,15 @@ def test_a_kept_column_without_texts_is_refused_with_its_place(tmp_path, value, 
     message = rf"t\.parquet:1:2: expected .* in column 'n', found the type {kind}"
     with pytest.raises(DataError, match=message):
         randsvm.predict(path, model, tmp_path / "out", params=PredictParams(keep="n"))
+
+
+def test_a_kept_time_in_an_unknown_zone_is_an_error_of_the_file(tmp_path):
+    times = pa.array(range(40), pa.timestamp("s", tz="Nowhere/Nothing"))
+    path, model = tmp_path / "t.parquet", tmp_path / "m"
+    pq.write_table(pa.table({"x": np.arange(40.0), "t": times, "y": ["a", "b"] * 20}), path)
+    randsvm.train(path, model, format="parquet", label_column="y", ignore_columns="t")
+    with pytest.raises(ContentError, match=r"t\.parquet: .* timezone"):
+        randsvm.predict(path, model, tmp_path / "out", params=PredictParams(keep="t"))
 
 
 def test_a_changed_byte_is_read_or_refused(tmp_path):

@@ -288,7 +288,7 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
         ("a,y\n1,p\n1e99,q\n", "3:1: expected a finite number within float32 .* column 'a'"),
         (
             "a,y\n1,p\n-inf,q\n",
-            "3:1: expected a finite number within float32 .* column 'a', found '-inf'",
+            r"3:1: .*, which has 1 number, found '-inf' \(--missing-values '-inf' reads",
         ),
         ("a,y\n1,p\n2,\n", "3:2: expected a label in column 'y', found none$"),
         ("a,b,y\n1,,p\n2,,q\n", "1:1: expected values in column 'b', found none"),
@@ -335,6 +335,30 @@ def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path):
     place = r"t\.csv:5002:1: expected "
     assert_refused(f"{place}a number in column 'a', which", tmp_path / "t.csv")
     assert_refused(f"{place}numbers or at most 10,000", tmp_path / "t.csv", categorical="a")
+
+
+def test_empty_fields_are_none_of_the_categories_that_a_column_may_have(tmp_path):
+    rows = [f"c{i},{'pq'[i % 2]}" for i in range(10_000)]
+    (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(rows) + "\n,p\n ,q\n")
+    with open_table(tmp_path / "t.csv", fill=True) as D:
+        assert [len(categories) for _, categories, _ in columns_of(D)] == [10_000]
+
+
+@pytest.mark.parametrize("values", [("inf", "1", "3"), ("1", "inf", "3"), ("1", "3", "inf")])
+def test_inf_may_stand_for_a_missing_number_wherever_it_is(tmp_path, values):
+    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{one},p\n" for one in values) + "5,q\n")
+    with open_table(tmp_path / "t.csv", fill=True, missing="inf") as D:
+        assert columns_of(D) == [("a", None, 3.0)]
+
+
+def test_a_label_that_is_no_number_is_refused_as_such(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n1,2\n2,u\n3,\n")
+    with (
+        pytest.raises(DataError, match=r"t\.csv:3:2: expected a number in column 'y', found 'u'"),
+        open_rows(path, {"format": "csv", "label": "y"}, labels="number"),
+    ):
+        pass
 
 
 def test_numbers_are_categories_of_a_column_with_other_texts(tmp_path):
