@@ -190,7 +190,8 @@ class RemoteStates(ShardStates[State]):
             return self.worker_pool.dumps(query)
 
         def task(worker: Worker, shards: Sequence[Shard]) -> bytes:
-            seen = worker.known[key]
+            # A reply from before the delivery of this key may have come after it.
+            seen = worker.known.get(key, {})
             first = min(max(seen.get(shard.number, 0), self.first) for shard in shards)
             return pickled(first)
 

@@ -25,6 +25,7 @@ import io
 import itertools
 import math
 import pickle
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -146,7 +147,7 @@ class WorkerPool:
         self.connection = connection
         self.workers: dict[str, Worker] = {}
         self.shared: WeakValueDictionary[int, Shared] = WeakValueDictionary()
-        self.numbers = itertools.count(1)
+        self.sharing, self.numbers = threading.Lock(), itertools.count(1)
         self.bytes_moved, self.gathered = 0, math.inf
         self.notices: deque[tuple[str, str]] = deque()
         self.answered = self.alive = connection.now()
@@ -161,9 +162,11 @@ class WorkerPool:
         try:
             return self.connection.run(self._joined(work), stage)
         finally:
-            while self.notices:
-                key, text = self.notices.popleft()
-                emit_once(key, Notice(text))
+            # Another thread may take the last notice first.
+            with contextlib.suppress(IndexError):
+                while True:
+                    key, text = self.notices.popleft()
+                    emit_once(key, Notice(text))
 
     async def _joined(self, work: Coroutine[Any, Any, Result]) -> Result:
         return await self._spawn(work)
@@ -301,12 +304,14 @@ class WorkerPool:
 
     def share(self, value: Any, sent: Any = None) -> Shared:
         """Let actors hold a value, which is sent to each at most once. sent: instead of it."""
-        shared = self.shared.get(id(value))
-        if shared is None:
-            pickled, used = self._pickled(value if sent is None else sent)
-            shared = Shared(next(self.numbers), pickled, value, used)
-            self.shared[id(value)] = shared
-        return shared
+        # Threads that share a value at once get one record: actors free what has no record here.
+        with self.sharing:
+            shared = self.shared.get(id(value))
+            if shared is None:
+                pickled, used = self._pickled(value if sent is None else sent)
+                shared = Shared(next(self.numbers), pickled, value, used)
+                self.shared[id(value)] = shared
+            return shared
 
     def dumps(self, value: Any) -> bytes:
         """Pickle a value for an actor; shared values in it are sent by their keys."""
@@ -379,29 +384,37 @@ class WorkerPool:
         """
         left, found = set(shards), list[Report]()
 
-        async def attempt(worker: Worker, todo: Sequence[Shard]) -> None:
-            """Let a worker do some shards, unless it is lost or absent."""
+        def begun(worker: Worker, todo: Sequence[Shard]) -> asyncio.Task[list[Report]]:
+            """Give a worker some shards."""
             numbers = [number for shard in todo for number in needs(shard)]
             work = self._spawn(self._do(worker, todo, partial(task, worker, todo), shared, numbers))
             worker.tasks.add(work)
-            try:
-                while not work.done() and worker in (self.present() or [worker]):
-                    await asyncio.wait([work], timeout=POLL_SECONDS)
+            work.add_done_callback(worker.tasks.discard)
+            return work
+
+        async def attempt(
+            worker: Worker, todo: Sequence[Shard], work: asyncio.Task[list[Report]]
+        ) -> None:
+            """Wait for the reports of a worker, unless it is lost or absent."""
+            while not work.done() and worker in (self.present() or [worker]):
+                await asyncio.wait([work], timeout=POLL_SECONDS)
+            with contextlib.suppress(LostError):
                 if work.done():
                     found.extend(work.result())
                     left.difference_update(todo)
-            except LostError:
-                pass
-            finally:
-                work.cancel()
-                worker.tasks.discard(work)
 
         losses = 0
         while left:
             planned = plan(await self._members())
             before = len(left)
             todo = {one: [shard for shard in its if shard in left] for one, its in planned.items()}
-            await asyncio.gather(*(attempt(one, its) for one, its in todo.items() if its))
+            # Other calls plan only after this: a worker must have its tasks by then.
+            tasks = [(one, its, begun(one, its)) for one, its in todo.items() if its]
+            try:
+                await asyncio.gather(*(attempt(*one) for one in tasks))
+            finally:
+                for *_, work in tasks:
+                    work.cancel()
             if not planned:
                 await asyncio.sleep(LOOK_SECONDS)
             elif len(left) == before and (losses := losses + 1) > MAX_LOSSES:

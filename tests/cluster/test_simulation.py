@@ -10,6 +10,8 @@ import gzip
 import lzma
 import math
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -367,6 +369,39 @@ def test_the_threads_of_a_worker_get_a_shared_object_once(monkeypatch):
     with calls_on("1", model) as in_order:
         assert list(in_order([partial(np.sum, model)] * 20)) == [1e5] * 20
     assert model.nbytes < cluster.bytes_sent < 2 * model.nbytes
+
+
+class SlowlyPickled:
+    def __reduce__(self):
+        time.sleep(0.05)
+        return SlowlyPickled, ()
+
+
+def test_threads_that_share_an_object_at_once_get_one_record(cluster):
+    _, D = cluster
+    pool, value = D.executor.worker_pool, SlowlyPickled()
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(pool.share, [value] * 3))
+    assert found == [found[0]] * 3
+
+
+def test_calls_that_begin_at_once_are_made_by_different_workers(cluster):
+    _, D = cluster
+    pool, chosen = D.executor.worker_pool, []
+    shared, task = pool.share(D), pool.dumps(lambda actor, shards: [])
+    pool.members()
+
+    def plan(members):
+        free = [one for one in members if len(one.tasks) < one.threads]
+        chosen.extend(one.name for one in free[:1])
+        return dict.fromkeys(free[:1], D.shards[:1])
+
+    async def calls():
+        one = partial(pool.reports, D.shards[:1], plan, lambda *its: task, shared, lambda _: [])
+        await asyncio.gather(one(), one())
+
+    pool.run(calls())
+    assert sorted(chosen) == ["worker 0", "worker 1"]
 
 
 def test_a_fault_of_the_requests_for_the_state_of_the_cluster_ends_the_run(cluster, monkeypatch):
