@@ -89,13 +89,13 @@ class ResidualQuery:
         return self.sums(values, computed, rise, np.abs(values.beta) * error)
 
     def sums(
-        self, values: ShardValues, computed: np.ndarray, rise: np.ndarray, norm: np.ndarray
+        self, values: ShardValues, computed: np.ndarray, rise: np.ndarray, norm_error: np.ndarray
     ) -> list[ResidualSums]:
         """Return the sums over the rows of a shard, of which each array has one term."""
         size = np.abs(values.beta)
         linear = size @ np.abs(values.y) + self.task.epsilon * size.sum()
         count = int(np.count_nonzero(rise))
-        sums = computed.sum(), rise.sum(), norm.sum(), size @ np.abs(values.u), linear, count
+        sums = computed.sum(), rise.sum(), norm_error.sum(), size @ np.abs(values.u), linear, count
         return [ResidualSums(*map(float, sums))]
 
     def bounds(
@@ -167,34 +167,40 @@ class Sharpened:
 
     def __call__(self, values: ShardValues) -> list[ResidualSums]:
         query, q, size = self.query, self.q, np.abs(values.beta)
+        # Step 3 of docs/certificate.md: the bounds of the running values, first with the sizes of
+        # the largest rows, then with their own sizes for the rows whose rounding shows.
         computed, rise, error = query.bounds(values)
         # Without a sample the error of D counts only if it is large or D is that of others.
         share = DUAL_SHARE if self.with_dual else 0.0
-        rows = np.flatnonzero(rise + share * size * error)
-        if len(rows):
-            computed[rows], rise[rows], error[rows] = query.bounds(values, rows, self.own_error)
-        norm = size * error
-        w = rise + share * norm
+        loose = np.flatnonzero(rise + share * size * error)
+        if len(loose):
+            computed[loose], rise[loose], error[loose] = query.bounds(values, loose, self.own_error)
+        norm_error = size * error
+        # Step 5: w_i, and the rows to compute. With q = 0 they are all rows with w_i > 0.
+        w = rise + share * norm_error
         keys = self.draw.keys(values.shard.start, values.shard.stop) * 2.0**-64
-        rows = np.flatnonzero(keys * q < w)
+        drawn = np.flatnonzero(keys * q < w)
         if q:
-            drawn = w <= q
-            rise[drawn], norm[drawn] = 0.0, 0.0
-        if len(rows):
-            w, certain = w[rows], w[rows] > q
-            u, sizes = self.expansion.values(values.rows[rows]).T.copy()
-            error = self.error.of(np.abs(sizes), self.total)
-            exact, still, error = query.residuals(values, rows, u, error)
-            risen = np.maximum(exact + still - computed[rows], 0.0)
-            moved = size[rows] * (np.abs(u - values.u[rows]) + error)
-            rise[rows] = np.where(certain, still, self._weighed(risen, w))
-            of_others = self._weighed(DUAL_SHARE * moved, w) / DUAL_SHARE
-            norm[rows] = np.where(certain, moved, of_others)
-            computed[rows] = np.where(certain, exact, computed[rows])
-        return query.sums(values, computed, rise, norm)
+            # The drawn ones of these rows bound what all of them add; `proven` adds q LOG_FAILURE.
+            uncertain = w <= q
+            rise[uncertain], norm_error[uncertain] = 0.0, 0.0
+        if len(drawn):
+            w_drawn, certain = w[drawn], w[drawn] > q
+            u, sizes = self.expansion.values(values.rows[drawn]).T.copy()
+            exact_error = self.error.of(np.abs(sizes), self.total)
+            exact, exact_rise, exact_error = query.residuals(values, drawn, u, exact_error)
+            # d_i of P - D, and the error of |beta_i u_i| of D, both of the running value of u_i.
+            d = np.maximum(exact + exact_rise - computed[drawn], 0.0)
+            moved = size[drawn] * (np.abs(u - values.u[drawn]) + exact_error)
+            rise[drawn] = np.where(certain, exact_rise, self._weighed(d, w_drawn))
+            weighed_moved = self._weighed(DUAL_SHARE * moved, w_drawn) / DUAL_SHARE
+            # |w|^2 stays that of the running values, also where the row is computed.
+            norm_error[drawn] = np.where(certain, moved, weighed_moved)
+            computed[drawn] = np.where(certain, exact, computed[drawn])
+        return query.sums(values, computed, rise, norm_error)
 
     def _weighed(self, d: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """Return what drawn rows, which add d of at most w, add to the bound of all."""
+        """Return the terms -q log(1 - d_i / w_i) of the drawn rows, see the class."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return -self.q * np.log1p(-np.minimum(d / w, 1.0))
 
@@ -238,29 +244,40 @@ def proven(
     """
     task, b, beta = query.task, query.b, solution.beta
     residuals, rise, norm_error, u_size, linear_size, _ = sums
+    # Step 5 of docs/certificate.md: q log(1 / p), 0 without a sample. The sums have the other term.
     undrawn = SPARE * q * LOG_FAILURE
     norm_error += addition_error(additions, u_size) + undrawn / DUAL_SHARE
-    most = residuals + rise + undrawn
-    rounding = addition_error(additions, most) + 8 * FLOAT64_UNIT * (
+    # Step 3: how much the residuals and the terms of b and tube may be above their computed sum.
+    largest_residuals = residuals + rise + undrawn
+    rounding = addition_error(additions, largest_residuals) + 8 * FLOAT64_UNIT * (
         abs(b * task.coefficient_sum) + abs(task.tube * task.absolute_sum)
     )
     # Coefficients, b and C are decimal numbers: each term of P changes by that part.
     terms = 2 * (abs(b) + task.epsilon + abs(task.tube)) * float(np.abs(beta).sum())
-    written = 2 * (WRITTEN * FLOAT64_UNIT + query.rescaling) * (terms + linear_size + u_size + most)
-    opened = most - residuals + rounding + written
-    # A reduced machine has losses in place of residuals, and no D.
-    closed = np.empty(0) if query.primal_only else beta
-    missing = math.fsum([task.coefficient_sum, *(-closed).tolist()])
-    open_sum = math.fsum([task.absolute_sum, *(-np.abs(closed)).tolist()])
-    fixed = b * missing + (task.tube * open_sum if task.absolute_sum else 0.0)
-    linear = task.linear(labels[solution.rows[: len(closed)]], closed)
-    base = solution.norm / 2 if query.primal_only else linear - solution.norm / 2
+    written = (
+        2
+        * (WRITTEN * FLOAT64_UNIT + query.rescaling)
+        * (terms + linear_size + u_size + largest_residuals)
+    )
+    residual_error = largest_residuals - residuals + rounding + written
+    # Step 3: P = D + sum r_i + b (t - sum beta) + tube (a - sum |beta|). A reduced machine has no
+    # D: with losses in place of r_i and beta = 0, the first term is |w|^2 / 2.
+    dual_beta = np.empty(0) if query.primal_only else beta
+    missing_sum = math.fsum([task.coefficient_sum, *(-dual_beta).tolist()])
+    missing_size = math.fsum([task.absolute_sum, *(-np.abs(dual_beta)).tolist()])
+    sum_terms = b * missing_sum + (task.tube * missing_size if task.absolute_sum else 0.0)
+    linear = task.linear(labels[solution.rows[: len(dual_beta)]], dual_beta)
+    dual = solution.norm / 2 if query.primal_only else linear - solution.norm / 2
     error = norm_error / 2 + addition_error(additions, linear_size)
     found = replace(
-        running, primal=base + residuals + fixed, primal_error=error + opened, sampled=q > 0
+        running,
+        primal=dual + residuals + sum_terms,
+        primal_error=error + residual_error,
+        sampled=q > 0,
     )
     if query.primal_only:
         return found
+    # Step 4: by how much D of coefficients that miss their sums may be above the optimum.
     change = change_of_solution(task, solution, labels, layout, found.primal + found.primal_error)
-    distance = residuals + fixed + opened + change
-    return replace(found, dual=base, dual_error=error + change, distance=distance)
+    distance = residuals + sum_terms + residual_error + change
+    return replace(found, dual=dual, dual_error=error + change, distance=distance)

@@ -244,17 +244,23 @@ class Scan(RunningValues):
         if not running.certified:
             yield solution, V
             return
+        # Steps 2 to 4 of docs/certificate.md, with the bound E_i of the running values.
         query = self._query(solution)
         sums = self.ask(query, "evaluating")
         first = self._proven(solution, running, query, sums)
         yield solution, replace(V, certificate=first)
-        least = LOOSE_GAP * running.gap
-        wanted = least if gap is None or running.gap > gap else gap
-        if not self._can_sharpen or (not query.primal_only and first.gap <= least):
+        # Float64 sums lower the bounds of rounding only. So they are of no use if these bounds add
+        # little to the gap of the running values. A reduced machine has no gap here, because its D
+        # is that of other coefficients.
+        little_above = LOOSE_GAP * running.gap
+        allowed_gap = little_above if gap is None or running.gap > gap else gap
+        if not self._can_sharpen or (not query.primal_only and first.gap <= little_above):
             return
-        q, rows = sample_of(ResidualSums.total(sums), first, wanted)
-        if rows > FEW_LOOSE and first.gap <= wanted and not query.primal_only:
+        # Step 5: q of a sample, or 0. Many rows are computed only if the gap depends on them.
+        q, row_count = sample_of(ResidualSums.total(sums), first, allowed_gap)
+        if row_count > FEW_LOOSE and first.gap <= allowed_gap and not query.primal_only:
             return
+        # The end of step 3: whether the error of D makes the divisor of the gap too small.
         largest = max(abs(first.primal), abs(first.dual))
         with_dual = q > 0 or query.primal_only or first.dual_error > MAX_SHRUNK * largest
         sums = self.ask(self._sharpened(solution, query, q, with_dual), "evaluating")
@@ -391,9 +397,9 @@ class Scan(RunningValues):
         return replace(found, **{name: side})
 
 
-def sample_of(sums: ResidualSums, proven: Certificate, wanted: float) -> tuple[float, float]:
-    """Return the q of Sharpened with which the gap is below the one wanted, and the number of
-    rows that are then computed in float64.
+def sample_of(sums: ResidualSums, proven: Certificate, allowed_gap: float) -> tuple[float, float]:
+    """Return the q of Sharpened with which the gap is at most the allowed one, and the number of
+    rows that are then computed in float64; q = 0: all rows whose residual may rise.
 
     A reduced machine, whose gap needs the D of other coefficients, has no sample. sums, proven:
     from the running values.
@@ -401,10 +407,16 @@ def sample_of(sums: ResidualSums, proven: Certificate, wanted: float) -> tuple[f
     count, rise = sums.may_rise, sums.rise
     if math.isinf(proven.dual):
         return 0.0, count
-    room = wanted * max(abs(proven.primal), abs(proven.dual)) - (proven.largest_distance - rise)
-    # A sample leaves D its own error, which makes the divisor of the gap smaller.
-    q = SAMPLED_ROOM * room / (1 + wanted / (2 * DUAL_SHARE)) / LOG_FAILURE
+    # The room that P - D without this rise leaves below the allowed gap.
+    room = allowed_gap * max(abs(proven.primal), abs(proven.dual)) - (
+        proven.largest_distance - rise
+    )
+    # Rows that are not drawn add T = q LOG_FAILURE to P - D. They add T / (2 DUAL_SHARE) to the
+    # error of D, so the divisor of the gap is smaller by that, and the room by allowed_gap times
+    # that: T (1 + allowed_gap / (2 DUAL_SHARE)) has to be within the room.
+    q = SAMPLED_ROOM * room / (1 + allowed_gap / (2 * DUAL_SHARE)) / LOG_FAILURE
     if count > FEW_LOOSE and 0 < q < math.inf:
+        # The sum of the probabilities w_i / q of step 5.
         drawn = (rise + DUAL_SHARE * sums.norm_error) / q
         if drawn <= MOST_DRAWN * count:
             return q, drawn
