@@ -127,11 +127,12 @@ class ShardValues:
         own = slice(self.shard.start, self.shard.stop)
         self.sums = np.zeros((1, len(self))) if sums is None else sums[:, own].copy()
 
-    def sums_of(self, rows: np.ndarray | None) -> list[np.ndarray]:
-        """Return `sums` of some rows, ascending; None: of all."""
+    def sums_of(self, rows: np.ndarray | None, count: int = 2) -> list[np.ndarray]:
+        """Return at most `count` of `sums`, of some rows, ascending; None: of all."""
+        sums = self.sums[:count]
         if rows is None:
-            return [self.sums.copy()]
-        return [self.sums[:, rows[self.shard.within(rows)] - self.shard.start]]
+            return [sums.copy()]
+        return [sums[:, rows[self.shard.within(rows)] - self.shard.start]]
 
     def near_margin(self, task: Task, b: float, distance: float) -> list[np.ndarray]:
         """Return the support vectors and the rows at most `distance` beyond the margin, (m,) int64.
@@ -316,11 +317,8 @@ class RunningValues:
 
     def u_of(self, rows: np.ndarray | None, stage: str | None = None) -> np.ndarray:
         """Return u of some rows, ascending, (m,) float64; None: of all. stage: see ask."""
-        return self._sums_of(rows, stage)[0]
-
-    def _sums_of(self, rows: np.ndarray | None, stage: str | None = None) -> np.ndarray:
-        query = partial(ShardValues.sums_of, rows=rows)
-        return np.concatenate(self.ask(query, stage), axis=1)
+        query = partial(ShardValues.sums_of, rows=rows, count=1)
+        return np.concatenate(self.ask(query, stage), axis=1)[0]
 
     @property
     def support(self) -> np.ndarray:
@@ -412,7 +410,8 @@ class RunningValues:
     def saved_solution(self) -> SavedSolution:
         """The current coefficients and their sums, for scans of the same rows."""
         float64, bounds = self.kernel_layout.dtype is np.float64, self.problem.bounds
-        return SavedSolution(self.beta, self._sums_of(None), self.added, float64, bounds)
+        sums = np.concatenate(self.ask(partial(ShardValues.sums_of, rows=None)), axis=1)
+        return SavedSolution(self.beta, sums, self.added, float64, bounds)
 
     def continue_from(
         self, beta: np.ndarray, sums: np.ndarray | None = None, added: Added | None = None

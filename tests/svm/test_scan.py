@@ -175,6 +175,23 @@ def test_the_bound_of_rounding_remembers_large_coefficients(made, kernel):
         assert 1e-6 < error <= V.certificate.primal_error
 
 
+def test_shards_answer_with_u_alone(made, monkeypatch):
+    """The sums that bound the rounding of float32 would double the bytes of a cluster."""
+    with case(*made("two_gaussians", 450), problem()) as one:
+        one.scan.after(one.step(one.some(0)), KEEP_ALL)
+        assert one.scan.saved_solution.sums.shape == (2, 450)
+        answers, ask = [], one.scan.ask
+
+        def counted(query, *stage):
+            answers.append(ask(query, *stage))
+            return answers[-1]
+
+        monkeypatch.setattr(one.scan, "ask", counted)
+        for rows in None, np.arange(0, 450, 3):
+            u = one.scan.u_of(rows)
+            assert sum(part.size for part in answers.pop()) == len(u)
+
+
 def test_a_scan_returns_to_an_earlier_solution(made):
     with case(*made("two_gaussians", 450), problem()) as one:
         solution, _ = one.scan.after(one.step(one.some(0)), KEEP_ALL)
