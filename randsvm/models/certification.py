@@ -500,7 +500,8 @@ class Judge:
         offset = task.coefficient_sum * float(self.model.b[k])
         terms = [lost, offset, norms[0] / 2, task.absolute_sum * task.tube]
         primal, size = fsum(terms), fsum(map(abs, terms))
-        primal_error = most - lost + errors[0] / 2 + addition_error(found.rows, most + size)
+        additions = found.rows + WRITTEN
+        primal_error = most - lost + errors[0] / 2 + addition_error(additions, most + size)
 
         dual, dual_error = nan, inf
         if self.certified and isfinite(distance[0]):
@@ -513,6 +514,8 @@ class Judge:
             size = fsum(np.abs(near) * slope) + squared
             b = largest_offset(total, target + task.epsilon, largest, primal + primal_error)
             change = change_of_dual(task, rows.y, near, rows.weights, b)
+            # The prescribed sums are shares of a sum of weights, which is rounded.
+            change += addition_error(additions, total * b)
             dual_error = errors[1] / 2 + addition_error(len(near) + WRITTEN, size) + change
         name, gap = self.machines[k][0], self._gap(found, primal, dual, primal_error, dual_error)
         return MachineObjectives(name, primal, dual, gap, *distance, primal_error, dual_error)
