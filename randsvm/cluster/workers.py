@@ -154,13 +154,13 @@ class WorkerPool:
         self.background: set[asyncio.Task[Any]] = set()
         self.polling: asyncio.Task[None] = connection.run(self._begin())
 
-    def run(self, work: Coroutine[Any, Any, Result], stage: str | None = None) -> Result:
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of a coroutine that the event loop runs, and emit pending notices.
 
         If an event ends this wait by an exception, the coroutine is cancelled.
         """
         try:
-            return self.connection.run(self._joined(work), stage)
+            return self.connection.run(self._joined(work), WAITING_STAGE)
         finally:
             # Another thread may take the last notice first.
             with contextlib.suppress(IndexError):
@@ -294,7 +294,7 @@ class WorkerPool:
 
     def members(self) -> list[Worker]:
         """Return the workers that get work, once there are any; see `present`."""
-        return self.run(self._members(), WAITING_STAGE)
+        return self.run(self._members())
 
     def concurrent_calls(self) -> int:
         """Return the number of threads of all workers, once they are there; at most MAX_CALLS."""

@@ -248,6 +248,16 @@ def test_a_worker_that_is_busy_with_other_work_is_waited_for_once(cluster):
     assert cluster.workers["worker 0"].actors
 
 
+def test_a_pass_that_waits_for_workers_shows_it(cluster):
+    cluster, D = cluster
+    for worker in cluster.workers.values():
+        worker.busy = 20.0
+    stages = set()
+    with listening(lambda event: stages.add(getattr(event, "stage", None))):
+        queried(D)
+    assert "waiting for workers" in stages
+
+
 def test_others_do_the_work_of_a_worker_whose_starts_fail(cluster):
     cluster, D = cluster
     cluster.workers["worker 0"].failing = 30.0

@@ -20,7 +20,7 @@ import pytest
 
 from randsvm.cluster.actor import Actor
 from randsvm.errors import SpillError
-from randsvm.events import Waiting, emit
+from randsvm.events import Progress, Waiting, emit
 from randsvm.parallel import Cancelled
 
 # Seconds between two heartbeats of a worker, and that a message takes at most.
@@ -181,7 +181,7 @@ class SimulatedCluster:
             while not task.done():
                 with self.lock:
                     self.loop.run_until_complete(asyncio.wait([task], timeout=0.1))
-                emit(Waiting())
+                emit(Waiting() if stage is None else Progress(stage, 0, None, "beat"))
             return task.result()
         finally:
             task.cancel()
