@@ -192,10 +192,12 @@ def completed_results(
     and Waiting, before the result of the task.
 
     A task that raises Cancelled has no result. `watch` raises it when the caller stops early, a
-    task or `receive` raises another exception, or time.perf_counter() reaches `until`. Results of
-    tasks that have completed by `until` are yielded, also if this thread was late; running tasks
-    are not waited for, and no task is started. In the other cases running tasks have PATIENCE
-    seconds to end. A task that LIBSVM holds may go on after that.
+    task or `receive` raises another exception, or time.perf_counter() reaches `until`.
+
+    From `until` on no task is started, and running tasks are not waited for. Results of tasks that
+    have completed by then are yielded, also if this thread was late. If the caller stops early or
+    an exception is raised, this function waits up to PATIENCE seconds for running tasks. A task
+    that LIBSVM holds may go on after that.
     """
     if time.perf_counter() >= until:
         return
@@ -231,21 +233,21 @@ def completed_results(
             if is_over:
                 cancelled.set()
             try:
-                one = arrived.get(timeout=0.0 if is_over else HEARTBEAT)
+                arrival = arrived.get(timeout=0.0 if is_over else HEARTBEAT)
             except Empty:
                 if is_over:
                     break
-                one = None
-            if isinstance(one, Future):
+                arrival = None
+            if isinstance(arrival, Future):
                 count += 1
-                if not isinstance(one.exception(), Cancelled):
-                    yield one.result()
-            elif one is not None:
-                receive(one)
+                if not isinstance(arrival.exception(), Cancelled):
+                    yield arrival.result()
+            elif arrival is not None:
+                receive(arrival)
             if not is_over:
                 emit(Progress(stage, count, len(tasks), unit))
     finally:
         cancelled.set()
-        latest = time.perf_counter() + PATIENCE
-        for worker in workers if not is_over else ():
+        latest = time.perf_counter() + (0.0 if is_over else PATIENCE)
+        for worker in workers:
             worker.join(max(0.0, latest - time.perf_counter()))

@@ -7,8 +7,20 @@
     executor.py    the executors of data sets, and calls for predictions
 
 The client keeps all rows and solves the subproblems. Each worker has one actor (an object of Dask
-that stays there) for a run. It holds chunks of rows and the states of their shards, and the client
-knows what each actor holds. If a worker is
-lost, the client sends its chunks and all changes since the last restart to another one. The results
-have the same bits. Only this package imports Dask, and only --cluster imports this package.
+that stays there) for a run. It holds chunks of rows and the states of their shards, such as their
+running values. The client knows what each actor holds.
+
+A scan is a query of these states:
+
+    1. RemoteStates.query makes the task: changes of the states, and a function of each state.
+    2. ClusterExecutor.assign chooses the shards of each worker.
+    3. WorkerPool.reports sends each worker what its actor lacks, and then the task.
+    4. Actor.handle does the task (query_states) and replies with reports and with what it holds.
+    5. If a worker is lost, another one gets its chunks and does its part of the task.
+
+Changes have numbers, and a state ignores those that it has seen. The client keeps the changes from
+the last restart on, which make a lost state again from nothing: the first change of a restart does
+not depend on what the state was before (ShardStates.restart). So the results have the same bits.
+
+Only this package imports Dask, and only --cluster imports this package.
 """

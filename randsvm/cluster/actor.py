@@ -19,13 +19,13 @@ from randsvm.parallel import Cancelled, ThreadPool
 Task: TypeAlias = "Callable[[Actor, Sequence[Shard]], list[Report]]"
 
 
-# What an actor holds: key -> the numbers of chunks, or of shards and how many changes each of their
-# states has seen.
+# What an actor holds under each key. Of a store: the number of each chunk -> 0. Of the states of
+# shards: the number of each shard -> how many changes its state has seen. Of other objects: {}.
 Held: TypeAlias = dict[int, dict[int, int]]
 
 
-# Keys of the pool and the executor that the views of data sets of an actor use. The threads that
-# do tasks read ahead in that pool, so it is another one.
+# Keys of the pool and the executor that the views of data sets of an actor use. It is not the pool
+# that does tasks: a task waits for what this pool reads ahead.
 POOL, EXECUTOR = -1, -2
 
 
@@ -37,8 +37,9 @@ class Request(NamedTuple):
     """A message to an actor.
 
     number: of this request. forget: keys of what the actor frees, and numbers of requests that it
-    cancels. values: key -> pickled object that the actor holds as `key`. chunks: pickled chunks of
-    the store `key`, by number. task: a pickled Task for `shards`, or None.
+    cancels; WorkerPool.numbers counts both, so no key is the number of a request. values: key ->
+    pickled object that the actor holds as `key`. chunks: pickled chunks of the store `key`, by
+    number. task: a pickled Task for `shards`, or None.
     """
 
     number: int = 0
@@ -53,69 +54,72 @@ class Request(NamedTuple):
 class Actor:
     """Holds on a worker the data sets, other objects and states of shards of one run.
 
-    threads: the number of threads of the worker. held: objects by their keys. had: see Held; of
-    states, the changes of the last query that has ended.
+    threads: the number of threads of the worker. objects: by their keys. held: see Held; the
+    changes of states are those of the last query that has ended. forgotten: all that requests asked
+    it to forget.
     """
 
     def __init__(self, threads: int) -> None:
         self.pool = ThreadPool(threads)
         # The threads that handle requests: some for tasks, and others that can cancel these.
         self.callers = ThreadPool(2 * threads + 1)
-        self.held: dict[int, Any] = {POOL: ThreadPool(threads), EXECUTOR: Executor(None, threads)}
-        self.had: Held = {}
-        # The keys of all that was freed, and the numbers of cancelled requests.
-        self.freed: set[int] = set()
+        self.objects: dict[int, Any] = {
+            POOL: ThreadPool(threads),
+            EXECUTOR: Executor(None, threads),
+        }
+        self.held: Held = {}
+        self.forgotten: set[int] = set()
 
     def handle(self, message: bytes) -> bytes:
         """Return the pickled reply to a pickled Request: whether it succeeded, the reports or the
         error, and what the actor holds."""
-        found: Any
+        result: Any
         try:
-            succeeded, found = True, self._do(pickle.loads(message))
+            succeeded, result = True, self._do(pickle.loads(message))
         except Exception as error:  # noqa: BLE001 - the client raises it
-            succeeded, found = False, error
-        holding = {key: dict(numbers) for key, numbers in list(self.had.items())}
-        return pickle.dumps((succeeded, found, holding), 5)
+            succeeded, result = False, error
+        held = {key: dict(numbers) for key, numbers in list(self.held.items())}
+        return pickle.dumps((succeeded, result, held), 5)
 
     def _do(self, request: Request) -> list[Report]:
-        self.freed.update(request.forget)
+        self.forgotten.update(request.forget)
         for key in request.forget:
-            freed = self.held.pop(key, None)
-            self.had.pop(key, None)
+            freed = self.objects.pop(key, None)
+            self.held.pop(key, None)
             if isinstance(freed, Store):
                 freed.close()
         for key, pickled in request.values.items():
-            if key not in self.held and key not in self.freed:
+            if key not in self.objects and key not in self.forgotten:
                 self._hold(key, self.loads(pickled))
         for number, chunk in request.chunks.items():
-            store = self.held[request.key]
+            store = self.objects[request.key]
             if number not in store.chunks:
                 store.append(pickle.loads(chunk), number)
                 store.finish()
-            self.had[request.key][number] = 0
+            self.held[request.key][number] = 0
         if request.task is None:
             return []
 
         def watch(event: object) -> None:
-            if request.number in self.freed:
+            if request.number in self.forgotten:
                 raise Cancelled
             if not self.is_wanted():
                 raise LostError
 
         with listening(watch):
-            found: list[Report] = self.loads(request.task)(self, request.shards)
-            return found
+            reports: list[Report] = self.loads(request.task)(self, request.shards)
+            return reports
 
     def _hold(self, key: int, value: Any) -> None:
         if isinstance(value, Store):
             # All stores of an actor share its memory.
-            stores = [one for one in self.held.values() if isinstance(one, Store)]
+            stores = [other for other in self.objects.values() if isinstance(other, Store)]
             value.limit -= sum(store.resident_bytes for store in stores)
-        self.held[key], self.had[key] = value, {}
+        self.objects[key], self.held[key] = value, {}
 
     def loads(self, pickled: bytes) -> Any:
         """Unpickle what WorkerPool.dumps has pickled."""
-        return _Unpickler(io.BytesIO(pickled), self.held).load()
+        return _Unpickler(io.BytesIO(pickled), self.objects).load()
 
     def is_wanted(self) -> bool:
         """Return whether the client still has a connection."""
@@ -143,12 +147,12 @@ class Actor:
 class _Unpickler(pickle.Unpickler):
     """Finds what an actor holds where a value was pickled by its key."""
 
-    def __init__(self, stream: io.BytesIO, held: dict[int, Any]) -> None:
+    def __init__(self, stream: io.BytesIO, objects: dict[int, Any]) -> None:
         super().__init__(stream)
-        self.held = held
+        self.objects = objects
 
     def persistent_load(self, key: int) -> Any:
-        return self.held[key]
+        return self.objects[key]
 
 
 # --- tasks ---------------------------------------------------------------------------------
@@ -176,8 +180,9 @@ def query_states(
     key: of the function that makes a state, and the states of the shards that the actor has had.
     first: the number of changes[0]. For a new state it is the first since the last restart.
     """
-    # All states of an actor share the memory budget of one unpickled function.
-    make, cells = actor.held[key]
+    # The shared pair of RemoteStates, unpickled once: an object that `make` refers to, such as a
+    # budget of memory, is one for all states of an actor.
+    make, cells = actor.objects[key]
     for shard in shards:
         if shard.number not in cells:
             # An abandoned query may still run, and make the same state.
@@ -188,16 +193,16 @@ def query_states(
         with listening(silent):
             return cells[shard.number].query(first, changes, function)
 
-    found: list[Report] = []
+    reports: list[Report] = []
     for report in actor.reports(query, shards):
-        if found and found[-1].last + 1 == report.first:
-            before = found.pop()
+        if reports and reports[-1].last + 1 == report.first:
+            before = reports.pop()
             rows, value = before.rows + report.rows, before.value + report.value
             report = Report(before.first, report.last, rows, value)
-        found.append(report)
+        reports.append(report)
     seen = dict.fromkeys([shard.number for shard in shards], first + len(changes))
-    actor.had.get(key, {}).update(seen)
-    return found
+    actor.held.get(key, {}).update(seen)
+    return reports
 
 
 def map_shards(

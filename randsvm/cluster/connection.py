@@ -273,8 +273,8 @@ class Connection:
     async def start(self, worker: str, threads: int) -> tuple[Any, bool]:
         """Start an actor on a worker; return it and whether it computes other last digits.
 
-        Raises ClusterError if the worker can take no part. Calls of `Client.run` are no tasks,
-        since tasks of another run may keep all threads for hours.
+        Raises ClusterError if the worker can take no part. The handshake is a call of `Client.run`:
+        unlike a task, it does not wait for a thread, which tasks of another run may keep for hours.
         """
         try:
             await self.client.run(import_module, HANDSHAKE_MODULE, workers=[worker])
@@ -283,6 +283,7 @@ class Connection:
             raise ClusterError(f"worker {worker} cannot import randsvm: {error}") from error
         ours = handshake()
         names = differing_names(theirs, ours)
+        # Arithmetic is the last name: if it is the first that differs, all versions are the same.
         if names and (name := names[0]) != ARITHMETIC:
             raise ClusterError(
                 f"worker {worker} has {name} {theirs.get(name)}, this process has {ours[name]}"

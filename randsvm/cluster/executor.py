@@ -48,11 +48,12 @@ def scan_on(worker_pool: WorkerPool, D: Dataset, resources: Resources) -> Datase
 class ClusterExecutor(Executor):
     """Keeps the states of shards on workers, and reads shards in this process.
 
-    An executor with concurrent calls runs these on workers, which hold all rows, and everything
-    else in this process.
+    concurrent_calls: None in the executor of a data set that workers scan; its `call` runs here. A
+    number in that of a replicated data set: its `call` runs on workers, each of which holds all
+    rows, and all passes run here.
 
-    owners: the name of the worker of each shard. shared: the rows on workers, once a pass needs
-    them.
+    owners: the name of the worker of each shard. shared, summary: the rows and the summary of D on
+    workers, once a pass needs them.
     """
 
     shared: Shared | None = None
@@ -70,7 +71,7 @@ class ClusterExecutor(Executor):
         self.owners: dict[int, str] = {}
 
     def single_threaded(self) -> ClusterExecutor:
-        """Return this executor, which has its own rule of what stays in this process."""
+        """Return this executor: workers, not the threads of this process, do its heavy passes."""
         return self
 
     def for_store_of(self, D: Dataset) -> ClusterExecutor:
@@ -84,8 +85,10 @@ class ClusterExecutor(Executor):
     def share(self) -> Shared:
         """Let workers hold the rows of this data set."""
         if self.shared is None:
-            held = Store(self.resources.data_bytes, self.resources.tmpdir)
-            self.shared = self.worker_pool.share(self.D.store, held)
+            # An actor begins with an empty store; chunks follow when a task needs them.
+            empty = Store(self.resources.data_bytes, self.resources.tmpdir)
+            self.shared = self.worker_pool.share(self.D.store, sent=empty)
+            # Views refer to the summary, which is sent once as long as this refers to it.
             self.summary = self.worker_pool.share(self.D.summary)
         return self.shared
 
@@ -114,37 +117,38 @@ class ClusterExecutor(Executor):
         shared = self.share()
         task = self.worker_pool.dumps(partial(map_shards, function=work))
         plan = partial(self.assign, shards)
-        reports = self.worker_pool.reports(shards, plan, lambda *its: task, shared, needs)
+        reports = self.worker_pool.reports(shards, plan, lambda *ignored: task, shared, needs)
         for report in self.worker_pool.run(reports):
             yield report.value
 
     def assign(
         self, shards: Sequence[Shard], members: Sequence[Worker]
     ) -> dict[Worker, list[Shard]]:
-        """Return the shards of each worker, in proportion to its threads.
+        """Choose the shards of each worker in proportion to its threads, as its owner; return them.
 
         Shards move away from a worker that is gone. They also move from old workers to new ones,
         until no worker has far more than its share.
         """
         threads = sum(worker.threads for worker in members)
         share = {worker: -(-len(shards) * worker.threads // threads) for worker in members}
-        found: dict[Worker, list[Shard]] = {worker: [] for worker in members}
+        assigned: dict[Worker, list[Shard]] = {worker: [] for worker in members}
         by_name = {worker.name: worker for worker in members}
         moving = []
         for shard in shards:
             owner = by_name.get(self.owners.get(shard.number, ""))
             # A worker keeps up to a quarter more: a shard that moves has to be sent again.
-            if owner is not None and len(found[owner]) < share[owner] + share[owner] // 4:
-                found[owner].append(shard)
+            if owner is not None and len(assigned[owner]) < share[owner] + share[owner] // 4:
+                assigned[owner].append(shard)
             else:
                 moving.append(shard)
-        # Consecutive shards go to one worker, which adds their reports up to one.
-        for worker in sorted(found, key=lambda worker: len(found[worker]) - share[worker]):
-            room = max(share[worker] - len(found[worker]), 0)
-            found[worker] = sorted(found[worker] + moving[:room])
+        # Consecutive shards go to one worker, which adds their reports up to one. All find room:
+        # shares are rounded up, and what a worker has above its share is no longer moving.
+        for worker in sorted(assigned, key=lambda worker: len(assigned[worker]) - share[worker]):
+            room = max(share[worker] - len(assigned[worker]), 0)
+            assigned[worker] = sorted(assigned[worker] + moving[:room])
             moving = moving[room:]
-            self.owners.update({shard.number: worker.name for shard in found[worker]})
-        return found
+            self.owners.update({shard.number: worker.name for shard in assigned[worker]})
+        return assigned
 
     @contextmanager
     def replicated(self, D: Dataset) -> Iterator[Dataset]:  # type: ignore[override]
@@ -176,6 +180,7 @@ class RemoteStates(ShardStates[State]):
         self.worker_pool, self.assign = executor.worker_pool, partial(executor.assign, shards)
         # None after `close`.
         self.rows: Shared | None = executor.share()
+        # On each actor, the dictionary gets the states that it makes (`query_states`).
         self.shared: Shared | None = self.worker_pool.share((make, {}))
 
     def query(self, function: Callable[[State], Result]) -> Iterator[tuple[int, Result]]:
@@ -190,7 +195,8 @@ class RemoteStates(ShardStates[State]):
             return self.worker_pool.dumps(query)
 
         def task(worker: Worker, shards: Sequence[Shard]) -> bytes:
-            # A reply from before the delivery of this key may have come after it.
+            # A state that the actor does not have yet needs all changes since the last restart. A
+            # reply from before the delivery of this key may have come after it.
             seen = worker.known.get(key, {})
             first = min(max(seen.get(shard.number, 0), self.first) for shard in shards)
             return pickled(first)
@@ -218,13 +224,15 @@ def called(
     shards = [Shard(0, 0, 0)]
 
     def plan(members: Sequence[Worker]) -> dict[Worker, list[Shard]]:
-        free = [one for one in members if one.actor and len(one.tasks) < one.threads]
+        free = [worker for worker in members if worker.actor and len(worker.tasks) < worker.threads]
         return {min(free, key=lambda worker: len(worker.tasks)): shards} if free else {}
 
-    reports = worker_pool.reports(shards, plan, lambda *its: task, shared, lambda shard: numbers)
+    reports = worker_pool.reports(
+        shards, plan, lambda *ignored: task, shared, lambda shard: numbers
+    )
     (report,) = worker_pool.run(reports)
-    found: Result = report.value
-    return found
+    result: Result = report.value
+    return result
 
 
 @contextmanager

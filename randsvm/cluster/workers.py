@@ -11,8 +11,8 @@ with at most one actor. A worker gets no work while it is
               any more
 
 Each reply of an actor says what the actor holds: `Worker.known`. Before a task, the actor is sent
-what it lacks (`_deliver`), at most REQUEST_BYTES of chunks at once. Deliveries and changes of
-states have numbers, and an actor ignores those that it has had. If the actor is lost, a new Worker
+what it lacks (`_deliver`), at most REQUEST_BYTES of chunks at once. Chunks and changes of states
+have numbers, and an actor ignores those that it has had. If the actor is lost, a new Worker
 takes the place of the old one, others get the shards, and the new states get all changes since the
 last restart. A task that the caller gives up is cancelled: it ends at its next event.
 """
@@ -58,7 +58,8 @@ ACTOR_START_SECONDS = 10.0
 # has paused since its memory is nearly full. A worker sends a heartbeat every few seconds, however
 # long its work takes.
 MISSING_SECONDS = 30.0
-# A run ends after more consecutive losses than this number.
+# A run ends after more than this number of attempts to do a pass in which no worker completes its
+# part; they need not be consecutive.
 MAX_LOSSES = 50
 # Most client threads that wait for calls, one for each thread of a worker.
 MAX_CALLS = 256
@@ -113,8 +114,8 @@ class Worker:
 class Shared:
     """An object that actors keep under a key, until this record is freed.
 
-    pickled: what actors keep. value: the store or other object here, and used: those that it uses,
-    which all live on.
+    pickled: what actors keep. value: the store or other object here. used: the shared objects that
+    `pickled` refers to. A record keeps `value` and `used` alive.
     """
 
     key: int
@@ -124,11 +125,11 @@ class Shared:
 
     def chunks(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Return the first of some chunks of the store, pickled."""
-        found: dict[int, bytes] = {}
+        pickled: dict[int, bytes] = {}
         for number in numbers:
-            if sum(map(len, found.values())) < REQUEST_BYTES:
-                found[number] = pickle.dumps(self.value.read(number), 5)
-        return found
+            if sum(map(len, pickled.values())) < REQUEST_BYTES:
+                pickled[number] = pickle.dumps(self.value.read(number), 5)
+        return pickled
 
 
 # Returns the shards of each worker.
@@ -139,8 +140,10 @@ class WorkerPool:
     """The workers of the cluster that a connection leads to.
 
     bytes_moved: the bytes of all messages. answered, alive: when the scheduler last answered, and
-    when a worker was last seen running. gathered: when the first pass no longer waits for workers.
-    notices: keys and texts, which the next thread that waits emits.
+    when a worker was last seen running. gathered: when the first pass no longer waits for workers;
+    inf before that pass. notices: keys and texts, which the next thread that waits emits. shared:
+    the record of each shared object, by the id of its value. numbers: of shared objects and
+    requests.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -175,7 +178,7 @@ class WorkerPool:
         return self._spawn(self._poll())
 
     def _spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        """Run a coroutine to its end, whether or not anything waits for it."""
+        """Begin a coroutine as a task, which nothing has to wait for, and keep the task alive."""
         task = asyncio.create_task(work)
         self.background.add(task)
         task.add_done_callback(self.background.discard)
@@ -230,6 +233,7 @@ class WorkerPool:
         else:
             if self.workers.get(worker.name) is not worker:
                 self.connection.release(actor)
+            # Tasks that wait for a worker that is gone are sent to a released actor, and so end.
             worker.actor = actor
             worker.ready.set()
             if rounds_differently:
@@ -255,11 +259,11 @@ class WorkerPool:
         if any(other.excluded is None for other in self.workers.values()):
             self.notices.append((str(error), f"{error}: it is left out"))
 
-    def present(self) -> list[Worker]:
-        """Return the workers that get work; an actor may still have to start.
+    def check_workers(self) -> list[Worker]:
+        """Release the actors of absent workers; return the others, which get work.
 
-        If there are none, the caller waits. Raises ClusterError if the scheduler or all workers
-        are gone, and the reason if all workers are excluded.
+        An actor may still have to start. If no worker is returned, the caller waits. Raises
+        ClusterError if the scheduler or all workers are gone, and the reason if all are excluded.
         """
         if self.polling.done():
             self.polling.result()
@@ -276,24 +280,26 @@ class WorkerPool:
         if excluded and len(excluded) == len(workers):
             raise excluded[-1]
         usable = [worker for worker in workers if worker.excluded is None]
+        # The first call begins the wait for all workers.
         self.gathered = min(self.gathered, now + GATHERING_SECONDS)
         missing = len(workers) < max(1, self.connection.expected_workers)
         if now < self.gathered and (missing or any(one.actor is None for one in usable)):
             return []
         self.gathered = now
         present = [worker for worker in usable if worker.absence(now) is None]
+        # If all are absent, each keeps its actor and its work.
         for worker in usable if present else []:
             if (absence := worker.absence(now)) is not None:
                 self._lose(worker, absence)
         return present
 
     async def _members(self) -> list[Worker]:
-        while not (found := self.present()):
+        while not (members := self.check_workers()):
             await asyncio.sleep(LOOK_SECONDS)
-        return found
+        return members
 
     def members(self) -> list[Worker]:
-        """Return the workers that get work, once there are any; see `present`."""
+        """Return the workers that get work, once there are any; see `check_workers`."""
         return self.run(self._members())
 
     def concurrent_calls(self) -> int:
@@ -303,7 +309,10 @@ class WorkerPool:
     # --- what actors hold ------------------------------------------------------------------
 
     def share(self, value: Any, sent: Any = None) -> Shared:
-        """Let actors hold a value, which is sent to each at most once. sent: instead of it."""
+        """Let actors hold a value, which is sent to each at most once.
+
+        sent: what is sent in its place, such as an empty store in place of a full one.
+        """
         # Threads that share a value at once get one record: actors free what has no record here.
         with self.sharing:
             shared = self.shared.get(id(value))
@@ -324,14 +333,14 @@ class WorkerPool:
 
     def _living(self) -> dict[int, Shared]:
         """Return all shared objects by their keys. Other threads may share and free objects."""
-        found = [reference() for reference in self.shared.valuerefs()]
-        return {one.key: one for one in found if one is not None}
+        records = [reference() for reference in self.shared.valuerefs()]
+        return {shared.key: shared for shared in records if shared is not None}
 
     async def _deliver(self, worker: Worker, shared: Shared, numbers: Collection[int]) -> bool:
         """Return whether an actor holds all objects and some chunks; if not, send some of them."""
         async with worker.delivering:
             living = sorted(self._living().items())
-            values = {key: one.pickled for key, one in living if key not in worker.known}
+            values = {key: each.pickled for key, each in living if key not in worker.known}
             held = worker.known.get(shared.key, {})
             missing = [number for number in numbers if number not in held]
             if not values and not missing:
@@ -382,7 +391,7 @@ class WorkerPool:
         task: returns a pickled Task for shards of a worker. shared, needs: the data set or other
         object that the task uses, and the numbers of the chunks for a shard.
         """
-        left, found = set(shards), list[Report]()
+        left, reports = set(shards), list[Report]()
 
         def begun(worker: Worker, todo: Sequence[Shard]) -> asyncio.Task[list[Report]]:
             """Give a worker some shards."""
@@ -396,20 +405,24 @@ class WorkerPool:
             worker: Worker, todo: Sequence[Shard], work: asyncio.Task[list[Report]]
         ) -> None:
             """Wait for the reports of a worker, unless it is lost or absent."""
-            while not work.done() and worker in (self.present() or [worker]):
+            # While no worker is present, this one may still come back with its work.
+            while not work.done() and worker in (self.check_workers() or [worker]):
                 await asyncio.wait([work], timeout=POLL_SECONDS)
             with contextlib.suppress(LostError):
                 if work.done():
-                    found.extend(work.result())
+                    reports.extend(work.result())
                     left.difference_update(todo)
 
         losses = 0
         while left:
             planned = plan(await self._members())
             before = len(left)
-            todo = {one: [shard for shard in its if shard in left] for one, its in planned.items()}
+            todo = {
+                worker: [shard for shard in part if shard in left]
+                for worker, part in planned.items()
+            }
             # Other calls plan only after this: a worker must have its tasks by then.
-            tasks = [(one, its, begun(one, its)) for one, its in todo.items() if its]
+            tasks = [(worker, part, begun(worker, part)) for worker, part in todo.items() if part]
             try:
                 await asyncio.gather(*(attempt(*one) for one in tasks))
             finally:
@@ -419,7 +432,7 @@ class WorkerPool:
                 await asyncio.sleep(LOOK_SECONDS)
             elif len(left) == before and (losses := losses + 1) > MAX_LOSSES:
                 raise ClusterError("the workers lose their data repeatedly")
-        return sorted(found, key=lambda report: report.first)
+        return sorted(reports, key=lambda report: report.first)
 
     async def _do(
         self,
@@ -447,7 +460,7 @@ class WorkerPool:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles shared values by their keys. used: the shared values that were found."""
+    """Pickles shared values by their keys. used: the shared values that were pickled so."""
 
     def __init__(self, shared: Mapping[int, Shared]) -> None:
         self.stream = io.BytesIO()
@@ -460,8 +473,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return EXECUTOR
         if isinstance(value, ThreadPool):
             return POOL
-        found = self.shared.get(id(value))
-        if found is None:
+        shared = self.shared.get(id(value))
+        if shared is None:
             return None
-        self.used.append(found)
-        return found.key
+        self.used.append(shared)
+        return shared.key

@@ -318,7 +318,7 @@ def test_actors_free_what_the_client_no_longer_uses(cluster):
         queried(D)
     actors = [actor for worker in cluster.workers.values() for actor in worker.actors]
     # The store and the summary of the data set, and the states of the last query.
-    assert [len(actor.had) for actor in actors] == [3, 3]
+    assert [len(actor.held) for actor in actors] == [3, 3]
 
 
 class Unreadable:
@@ -363,7 +363,7 @@ def test_a_call_that_nobody_waits_for_ends(cluster):
         with at_most(cluster, 10.0):
             cluster.sleep(1.0)
             # The actor was asked to cancel the call.
-            assert [len(actor.freed) for actor in actors] == [1]
+            assert [len(actor.forgotten) for actor in actors] == [1]
             view.executor.call(partial(noticed, view))
             local, remote = queried(D)
     assert remote == local

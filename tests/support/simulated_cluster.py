@@ -120,7 +120,7 @@ class SimulatedCluster:
 
     def kill(self, name: str) -> None:
         for actor in self.workers.pop(name).actors:
-            del actor.held
+            del actor.objects
 
     def _fail(self) -> None:
         """Let a random worker fail.
@@ -220,10 +220,10 @@ class SimulatedCluster:
         name, found = actor
         self.sent, self.bytes_sent = self.sent + 1, self.bytes_sent + len(message)
         end = self.time + self.durations.pop(0) if self.durations else 0.0
-        freed = len(found.freed)
+        forgotten = len(found.forgotten)
 
         def is_working() -> bool:
-            return self.time < end and found.is_wanted() and len(found.freed) == freed
+            return self.time < end and found.is_wanted() and len(found.forgotten) == forgotten
 
         def handle() -> bytes:
             # An actor that is released while it works ends its work.
