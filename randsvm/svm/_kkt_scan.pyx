@@ -134,6 +134,8 @@ def violations(
 cdef inline double residual(
     double z, double width, double beta, double up, double down
 ) noexcept nogil:
+    # loss(z) - beta (z - width) for beta >= 0. The loss is the largest of upper (z - width), 0 and
+    # lower (z + width); up is upper - beta, and down is lower - beta.
     return max(max(up * (z - width), -beta * (z - width)), down * (z + width) + 2 * width * beta)
 
 

@@ -79,19 +79,21 @@ class BlockChoice:
         )
 
     def rows_after(self, step: Step, certificate: Certificate) -> int:
-        """Return the number of rows of the next working set, given the last step and P and D."""
+        """Decide whether the next rounds have blocks, given the last step and P and D; return the
+        number of rows of the next working set."""
         self.rounds += 1
         distance = certificate.primal - certificate.dual
         stalled = self.several and distance > STALLED * self.distances[0]
         self.distances = self.distances[1], distance
-        suits = self.may_split and self.r / 2 < len(step.points) <= WIDER * self.r
-        if suits and (self.several or self.rounds >= self.due):
-            found = step.coupling
-            if found is None:
+        is_usual_size = self.r / 2 < len(step.points) <= WIDER * self.r
+        if self.may_split and is_usual_size and (self.several or self.rounds >= self.due):
+            measured = step.coupling
+            if measured is None:
                 parts = split(step.points.X, BLOCK_COUNT, self._draw)
-                found = coupling(products(self.scan, step.points, parts, step.beta))
-            self.several = found < MAX_COUPLING and not stalled
+                measured = coupling(products(self.scan, step.points, parts, step.beta))
+            self.several = measured < MAX_COUPLING and not stalled
             if not self.several:
+                # A single working set is measured again in the round `due`.
                 self.wait *= 2
                 self.due = self.rounds + self.wait
         return WIDER * self.r if self.several else self.r
@@ -136,13 +138,14 @@ def solve_blocks(scan: Scan, W: WorkingSet, b: float, draw: Draw) -> Step:
 def split(X: CsrMatrix, count: int, draw: Draw) -> list[np.ndarray]:
     """Return the row numbers of `count` blocks of near rows, of nearly equal sizes.
 
-    Each halving cuts at the median along the line through two random rows. So blocks differ from
-    round to round: within a round, no sum of coefficients moves from block to block. count: a power
-    of two.
+    Each halving cuts at the median along the line through two random rows. They are random so that
+    blocks differ from round to round, because no sum of coefficients moves from block to block
+    within a round. count: a power of two.
     """
     keys, parts = draw.keys(0, 2 * count), [np.arange(X.shape[0])]
     while len(parts) < count:
         halves = []
+        # Parts are numbered as the nodes of a binary tree, from 0; each number has two keys.
         for number, part in enumerate(parts, start=len(parts) - 1):
             first, second = (part[int(key) % len(part)] for key in keys[2 * number :][:2])
             ends = X[np.array([first, second])].toarray()

@@ -58,6 +58,7 @@ def kernel_layout_of(D: Dataset, problem: Problem, sample: Points, float64: bool
             kernel, size, np.float32, sample=sample.X, sizes=sizes, reads_nonzeros=True,
             profits=profits, cutoff=CUT,
         )  # fmt: skip
+    # The choice did not need the sizes: they are still the default.
     if layout.sizes is Layout.sizes:
         layout.sizes = sizes(layout)
     return layout

@@ -101,8 +101,9 @@ class PrecomputedNodes:
     """Kernel values of some variables, followed by EXTRA pseudo-rows, as a precomputed kernel.
 
     values : (pairs of rows, rows + 1, 2) float64. LIBSVM reads a node of 16 bytes for each value,
-    but never the index in the first half of the node. So the nodes of two rows interleave, and a
-    value takes 8 bytes. Node 0 of a row holds the number of the row, from 1.
+    but never the index in the first half of the node. So the nodes of two rows a and b interleave
+    as a_0, b_0, a_1, b_1, ..., 8 bytes each: the first half of a node is the value of the other row
+    before it. Node 0 of a row holds the number of the row, from 1.
     starts : (rows,) uint64, the address of the first node of each row. Several variables may share
     a row: LIBSVM identifies a variable by its place in the list of pointers.
 
@@ -163,7 +164,7 @@ class PrecomputedNodes:
             buffer = np.empty(size + size // 8)
         values = buffer[1:size].reshape(pairs, rows + 1, 2)
         number = np.arange(rows)
-        # The value is the second half of a node, which begins 8 bytes before it.
+        # A node begins 8 bytes before its value, the first one at the unused number buffer[0].
         starts = buffer.ctypes.data + (number // 2) * (rows + 1) * NODE_BYTES + (number % 2) * 8
         values[:, 0] = np.arange(1, 2 * pairs + 1).reshape(pairs, 2)
         values[:, 1 + variables :] = 0.0

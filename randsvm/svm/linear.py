@@ -136,6 +136,7 @@ class LinearObjective:
             own = np.arange(f.shape[1]) == classes[:, None]
             z = np.where(own, f, -f)
             if self.crammer_singer:
+                # f of the row's own class less the largest f of another one.
                 z = f[own, None] - np.where(own, -np.inf, f).max(axis=1, keepdims=True)
             predicted = f.argmax(axis=1) if f.shape[1] > 1 else f[:, 0] <= 0
             wrong = predicted != classes

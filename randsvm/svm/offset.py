@@ -136,11 +136,15 @@ class Breakpoints:
             return _midpoint(self.left, self.first if self.count else self.right)
         at, jump = self.at, self.jump
         if not self.is_complete:
-            # The slope is constant before the first breakpoint and after the last one.
+            # The slope is constant before the first breakpoint and after the last one. Between them
+            # it is taken as a straight line. The next window is around the zero of this line; of
+            # evenly spread breakpoints it would hold half of MAX_BREAKPOINTS.
             window = Window(math.nextafter(self.first, -math.inf), self.last)
             if slope + rise >= -nothing and window.divisible:
                 centre = window.left - slope / rise * (window.right - window.left)
                 return window.part(centre, MAX_BREAKPOINTS / (2 * self.count))
+            # The zero is beyond the window, or no number lies between the first and the last
+            # breakpoint: all count as one.
             at, jump = np.array([self.first]), np.array([rise])
         # The order of equal breakpoints does not matter: b is the same at each of them. An unstable
         # sort takes a seventh of the time of a stable one.

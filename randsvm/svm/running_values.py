@@ -141,6 +141,7 @@ class ShardValues:
         """
         y = self.y
         rise, fall = task.slopes(y, self.u, np.zeros(len(y)))
+        # How much a row violates the KKT condition of beta = 0; for C-SVC 1 - y f.
         kept = (np.maximum(rise - b, b - fall) >= -distance) | (self.beta != 0)
         return [np.flatnonzero(kept) + self.shard.start]
 
@@ -149,6 +150,8 @@ class ShardValues:
         if not expansion.sum_shape:
             self._add(expansion, self.u)
         else:
+            # Two columns, of the two rows of `sums`. The first expansion with two columns adds the
+            # second row.
             added = np.zeros((len(self), *expansion.sum_shape))
             self._add(expansion, added)
             added[:, : len(self.sums)] += self.sums.T
@@ -236,7 +239,10 @@ class SavedSolution:
         return min(most, linear / norm) if linear > 0 and norm > 0 else most
 
     def times(self, factor: float) -> SavedSolution:
-        """Return the multiple of this solution, which rounds beta and the sums once more."""
+        """Return the multiple of this solution.
+
+        Each coefficient and each sum is rounded once more: these count as two passes.
+        """
         passes, centres, total = self.added
         added = Added(passes + 2, centres, factor * total)
         return replace(self, beta=factor * self.beta, sums=factor * self.sums, added=added)

@@ -81,10 +81,10 @@ MEASURABLE_CHANGES = 256
 class ScanResult:
     """V: candidates for the next working set, the number of all violators, and the certificate.
 
-    groups: the candidates of each group of the task, the one with the steepest pair first: a
-    working set with room for one pair then makes progress. changed: coefficients that the step
-    changed. seconds: duration of the scan; full_scan_seconds: estimated duration of a scan from
-    scratch. step: the step before the scan.
+    groups: the candidates of each group of the task. The group with the steepest pair is the first,
+    so that a working set with room for one pair takes that pair. changed: coefficients that the
+    step changed. seconds: duration of the scan; full_scan_seconds: estimated duration of a scan
+    from scratch. step: the step before the scan.
     """
 
     groups: tuple[Candidates, ...]
@@ -152,7 +152,8 @@ class Scan(RunningValues):
         """
         points = step.points
         assert points.beta is not None
-        # An exception, as that of a time limit, may leave u between two solutions.
+        # u is between two solutions until the step is made. An exception, as that of a time limit,
+        # may leave it there.
         was_settled, self.settled, self.latest = self.settled, False, None
         self.reduced = step.reduced
         self.set_coefficients(points.rows, step.beta)
@@ -170,32 +171,33 @@ class Scan(RunningValues):
         """Scan D without a step; return the current solution with its b, and V."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
         task = self.task
-        primal, before, offsets, asked = 0.0, task.group_offsets(self.b), [], []
+        primal, before, offsets, found = 0.0, task.group_offsets(self.b), [], []
         windows: list[Window] = []
         for k, group in enumerate(task.groups):
             offset = self._least_loss_offset(group, self.windows[k])
             windows.append(Window.around(offset, 4 * abs(offset - before[k]) + tolerance))
-            found = self.ask(
+            candidates = self.ask(
                 partial(violations, task=group, b=offset, tolerance=tolerance, collector=collector)
             )
-            loss = sum_in_order(shard[0] for shard in found.sums)
+            loss = sum_in_order(shard[0] for shard in candidates.sums)
             # For a nu task the two terms add up to a / 2 (b + tube) - a / 2 (b - tube) = a tube.
             primal += loss + group.coefficient_sum * offset
-            asked.append((group, found))
+            found.append((group, candidates))
             offsets.append(offset)
-        # The sums of beta u and of the linear terms are over all rows, the same for each group.
-        _, norm, linear = map(sum_in_order, zip(*found.sums, strict=True))
+        # The sums of beta u and of the linear terms are over all rows: each group, as here the last
+        # one, has the same.
+        _, norm, linear = map(sum_in_order, zip(*candidates.sums, strict=True))
         task, b = task.at(offsets)
         rows = self.support
         beta = self.beta[rows]
         slack = task.absolute_sum_slack(beta)
         if slack:
-            # P is that of the best tube. But sum |beta| may still rise, so the multiplier of its
-            # bound, the width of the tube, is 0 in the KKT conditions.
+            # P is that of the best tube. But sum |beta| is below its bound. The multiplier of this
+            # bound is the width of the tube, so the KKT conditions ask for the width 0.
             one_sum = task.without_absolute_sum()
             query = partial(violations, task=one_sum, b=b, tolerance=tolerance, collector=collector)
-            asked = [(one_sum, self.ask(query))]
-        candidates = [self._with_both_sides(group, found) for group, found in asked]
+            found = [(one_sum, self.ask(query))]
+        balanced = [self._with_both_sides(group, candidates) for group, candidates in found]
         self.task, self.b, self.slack, self.windows = task, b, slack, tuple(windows)
         certified = self.problem.positive_semidefinite
         certificate = Certificate(norm / 2 + primal, linear - norm / 2, certified, self.floor)
@@ -206,7 +208,7 @@ class Scan(RunningValues):
         if self.reduced is not None:
             solution = replace(self.reduced, b=b, tube=task.tube, norm=norm)
             certificate = replace(certificate, dual=-math.inf)
-        groups = sorted(candidates, key=lambda group: -group.max_violation)
+        groups = sorted(balanced, key=lambda group: -group.max_violation)
         violators = ScanResult(tuple(groups), certificate)
         if not self.passes_audit(violators.max_violation) and self.refine():
             return self.find_violators(collector, tolerance)
@@ -455,8 +457,9 @@ def violations(
     """Return the violators of a shard with the offset b that the collector keeps, and the parts of
     P and D."""
     y, shard, box = values.y, values.shard, box_parameters(task)
+    # Entry 0 of a side is its steepest row, or -1 if there is none; its violators follow.
     rise, fall = np.empty(len(y) + 1), np.empty(len(y) + 1)
-    rising, falling = (np.empty(len(y) + 1, np.int32) for _ in "rf")
+    rising, falling = np.empty(len(y) + 1, np.int32), np.empty(len(y) + 1, np.int32)
     *sums, risers, fallers = _kkt_scan.violations(
         y, values.u, values.beta, values.weights, *box, b, tolerance, rising, rise, falling, fall
     )
@@ -468,7 +471,7 @@ def violations(
 
     rises = side(rising[:risers], rise[:risers], b)
     falls = side(falling[:fallers], -fall[:fallers], -b)
-    # Each count includes the steepest row in front.
+    # Both counts include entry 0, which need not be a violator.
     return Candidates(risers + fallers - 2, rises, falls, [tuple(sums)])
 
 

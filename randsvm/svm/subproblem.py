@@ -91,17 +91,18 @@ def svmlearn(
     diagonal = values.K.diagonal()[values.at].astype(np.float64)
     from_zero = not (beta.any() or u.any())
     bound = float(max(upper.max(), -lower.min()))
-    last = _final_share(problem, gap, bound, violation, float(np.ptp(y)))
-    share = last if is_whole else SOLVE_SHARE
-    # Centred values serve all tasks, as a step changes no sum of coefficients. They round least.
-    # From zero, they are used if rounding of the largest possible beta exceeds the violation.
+    final_share = _final_share(problem, gap, bound, violation, float(np.ptp(y)))
+    share = final_share if is_whole else SOLVE_SHARE
+    # Centred values serve all tasks, as a step changes no sum of coefficients, and round least. A
+    # start from zero takes them if the rounding of the largest possible beta exceeds the violation,
+    # any other start if the rounding of its beta exceeds a share of it.
     if not beta.any() and _rounding(diagonal, np.maximum(upper, -lower)) > violation:
         values = _centred(problem, points, values)
     # If there are more rows than features, the rounded values belong to no linear kernel.
-    singular = problem.kernel == "linear" and scan.D.d < len(points)
-    # There, and in nu tasks, rounding is compared with the tolerance of this solve.
-    largest = (share if singular or task.absolute_sum else SOLVE_SHARE) * violation
-    if _rounding(diagonal, beta) > largest:
+    is_singular = problem.kernel == "linear" and scan.D.d < len(points)
+    # Then, and in nu tasks, the rounding has to stay below the tolerance of this solve.
+    compared = share if is_singular or task.absolute_sum else SOLVE_SHARE
+    if _rounding(diagonal, beta) > compared * violation:
         values, share = _centred(problem, points, values), SOLVE_SHARE
         values.K.flat[:: len(points) + 1] *= np.float32(1 + DIAGONAL_INCREASE)
 
@@ -137,8 +138,8 @@ def _two_sums(beta: np.ndarray, upper: np.ndarray, slack: float) -> tuple[float,
     above, below = float(np.maximum(beta, 0).sum()), float(-np.minimum(beta, 0).sum())
     if not slack:
         return above, below
-    # The sums cannot exceed the sum of the bounds. With p + q <= sum upper every beta of a row is
-    # still possible: a and a* may both grow by the same amount.
+    # Together the sums are at most the sum of the bounds. Then every beta is still possible: both
+    # variables of a row, alpha and alpha*, may grow by the same amount.
     more = min(slack, float(upper.sum()) - above - below) / 2
     return above + more, below + more
 

@@ -25,8 +25,9 @@ of width w within its box, beta = low + w t:
 The window reaches from the coefficient to where its gradient pulls it. It is the whole box, unless
 the box is so wide that float64 would lose digits of the gradient: then windows are narrow, and move
 and widen from solve to solve. LIBSVM starts with t = 1 for the variables that are highest in their
-windows. It reads K as it is, and keeps the sum itself. A row of a regression has one of its two
-variables, on the side of its coefficient, and crosses 0 in the next solve. With class weights,
+windows. It reads K as it is, and keeps the sum itself. Of the two variables of a row of a
+regression, only the one on the side of its coefficient takes part in a solve. A coefficient that
+crosses 0 stops there, and the other variable takes over in the next solve. With class weights,
 windows have the width of the narrower boxes, and only if another round follows (`partly`);
 otherwise moves are used.
 
@@ -36,19 +37,20 @@ each group g, an unbounded variable, takes the opposite change, so that every su
 
     beta = beta0 + sum_k r_k t_k (e_i(k) - e_p(g(k))),   0 <= t_k <= 1
     min 1/2 t' Q t - sum_k r_k (sigma_i(k) - sigma_p(g(k))) t_k,   sigma = h - K beta0
-    Q_kl = r_k r_l (K_ij - K_i,p(h) - K_p(g),j + K_p(g),p(h)),   k in group g, l in group h
+    Q_kl = r_k r_l (K_ij - K_i,p(e) - K_p(g),j + K_p(g),p(e)),   k in group g, l in group e
 
 The C-SVC has the label sign(r_k) for move k and the kernel values |r_k| |r_l| (...). So LIBSVM's
-steps raise one coefficient and lower another. It keeps sum_k sign(r_k) t_k = 0; copies of a slack
-row of either label, whose kernel values are 0, take up the difference. A step from a move and a
-slack row is a step from the variable and its pivot.
+steps raise one coefficient and lower another. They keep sum_k sign(r_k) t_k, which the problem does
+not prescribe. So there are copies of a slack row with either label, whose kernel values are 0, to
+take up the difference. A step along a move and a slack row changes only the variable of the move
+and its pivot.
 
 Each solve starts at the coefficients so far, beta0, which makes solutions as exact as float64 where
 float32 rounds Q. A pivot that would leave its box ends at the bound, and the problem is solved
 again from there with another pivot. A step that is too long is shortened to the share with the
 largest gain. LIBSVM's tolerance applies to t, not to beta, so one tolerance suits only rooms of a
-similar size. It is made for the rooms of the variables that violate their KKT conditions before the
-solve. Variables with much smaller rooms wait for the next.
+similar size. This tolerance is made for the rooms of the variables that violate their KKT
+conditions before the solve. Variables with much smaller rooms wait for the next.
 
 Both need a linear term, which LIBSVM lacks: two pseudo-rows stay at t = 1. Their kernel values with
 a variable sum to the linear term, the first rounded to float32, as LIBSVM stores it, and the second
@@ -253,13 +255,14 @@ def solve(
         h = np.concatenate([h - epsilon, h + epsilon])
         above, below = np.maximum(start, 0.0), np.minimum(start, 0.0)
         if len(sums) > 1:
-            # Sums above those of |beta| are reached by variables of the same rows: beta stays.
+            # If the sums exceed those of |beta|, both variables of a row grow by the same amount:
+            # beta stays.
             more = max(0.0, min(totals[0] - math.fsum(above), math.fsum(below) - totals[1]))
             both = with_sum(zero, zero, np.minimum(upper - above, below - lower), more, zero)
             above, below = above + both, below - both
         start = np.concatenate([above, below])
         lower, upper = np.concatenate([zero, lower]), np.concatenate([upper, zero])
-    # Only groups that have variables count.
+    # With two sums, group 1 has the variables below 0. Only groups that have variables count.
     present, group = np.unique((upper <= 0) * (len(sums) - 1), return_inverse=True)
     rows = np.arange(len(h)) % m
     found = Subproblem(
@@ -314,6 +317,7 @@ class Subproblem:
         start = beta
         for number in range(MAX_SOLVES):
             offsets, violation = self.offsets(slope, beta)
+            # Few solves are enough if another round follows.
             enough = number >= ROUND_SOLVES or violation <= ENOUGH * self.tolerance
             if violation <= self.tolerance or (self.partly and enough and beta is not start):
                 break
@@ -344,8 +348,8 @@ class Subproblem:
             if ascent > 0:
                 beta, slope, widening = after, slope - change, widening * WIDENING
             else:
-                # The solution errs by the tolerance times the rooms: both become smaller. A smaller
-                # tolerance alone would ask for more exact t: that of t is tolerance / width.
+                # The solution errs by the tolerance times the rooms. A smaller tolerance alone
+                # would ask for more exact t, to tolerance / width. So both become smaller.
                 common = width / 10
                 tolerance, widening = tolerance / 10, widening / 10
             if not found.ended:
@@ -465,6 +469,9 @@ class Subproblem:
         violating = violating[violating > 0]
         if not len(violating):
             violating = np.maximum(up, down).max(keepdims=True)
+        # Limits of rooms: moves shorter than `least` wait, and those longer than `largest` are cut.
+        # `typical` is the room that the tolerance of LIBSVM is for, and `exact` the longest one
+        # whose rounding is below the tolerance.
         least = float(violating.max()) / MAX_SPREAD
         # np.median would import numpy.ma.
         ordered = np.sort(violating[violating >= least])
@@ -485,6 +492,7 @@ class Subproblem:
         # The rows of one label that LIBSVM changes first lie next to each other.
         order = np.lexsort((linear, -sign))
         whole = (ends <= largest)[order]
+        # A gradient by t is a slope times a room; noise is the rounding of a slope in a room of 1.
         tolerance = max(tolerance / 2, noise * largest) * typical
         at, room, linear = at[order], room[order], linear[order]
         return Moves(at, room, whole, linear, tolerance)
@@ -495,7 +503,7 @@ class Subproblem:
         m, rises, slack = len(at), int((room > 0).sum()), SLACK
         unit = float(np.abs(linear).max()) or 1.0
         rows, group, held = self.rows[at], self.group[at], self.rows[pivots]
-        # shift[h, k] for move k of group g: K_i,p(h) less half of K_p(g),p(h).
+        # shift[e, k] for move k of group g: K_i,p(e) less half of K_p(g),p(e).
         shift = self.K[np.ix_(held, rows)].astype(np.float64)
         shift -= self.K[np.ix_(held, held)][:, group] / 2
         factor = np.abs(room) / math.sqrt(unit)

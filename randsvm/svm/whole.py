@@ -157,6 +157,7 @@ class WholeScan(Scan):
     def _begin(self, layout_bytes: int, float64: bool) -> None:
         y, n, zero = self.D.labels(), self.D.n, np.zeros(self.D.n)
         self.audit = Points(np.arange(n), self.matrix.X[self.at], y, weights=self.weights)
+        # What queries read of ShardValues; all rows are one shard.
         self.values = SimpleNamespace(
             rows=self.audit.X, y=y, weights=self.weights, u=zero, beta=zero, sums=zero[None],
             shard=Shard(0, 0, n),
@@ -186,7 +187,8 @@ class WholeScan(Scan):
     def continue_from(self, beta: np.ndarray, *known: object) -> None:
         """Continue from coefficients, (n,). known: their u, which is computed anew."""
         rows, values = np.flatnonzero(beta), self.values
-        # A sum that adds up its values one by one rounds as one that takes a pass for each.
+        # A value goes through at most one addition for each value of the sum, as in a sum with one
+        # pass for each value.
         self.added = Added(len(rows), len(rows), float(np.abs(beta[rows]).sum()))
         self.beta, self.latest = beta, None
         values.u = self.matrix.products(self.audit.X, self.at, self.at[rows], beta[rows])

@@ -62,6 +62,7 @@ class Candidates:
 
         It is 0 if no coefficient may rise or none may fall.
         """
+        # Smaller keys are steeper: they are minus the rise, or the fall.
         sides = self.rising.steepest.keys, self.falling.steepest.keys
         return -float(sides[0][0] + sides[1][0]) if all(map(len, sides)) else 0.0
 
