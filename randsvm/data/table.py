@@ -683,13 +683,14 @@ def learn(
     labels, left_out, rows, first = list[int](), list[int](), 0, None
     for path, watch in paths:
         with _opened(path, options.format, options.header, opener, watch, block_size) as table:
+            # A number stands for a column of each file: those of all files have one name.
+            labels = table.places([options.label], "--label-column")
+            ignored = table.places(fields_of(options.ignored), "--ignore-columns")
+            groups = table.places([options.group], "--group-column")
+            own = sorted({*labels, *ignored, *groups})
             if first is None:
-                first = table
-                labels = table.places([options.label], "--label-column")
-                ignored = table.places(fields_of(options.ignored), "--ignore-columns")
-                groups = table.places([options.group], "--group-column")
+                first, left_out = table, own
                 coded = table.places(fields_of(options.categorical), "--categorical-columns")
-                left_out = sorted({*labels, *ignored, *groups})
                 for at in set(coded) & set(left_out):
                     problem = f"names {quoted(table.names[at])}, which is no feature"
                     raise ParameterError(f"--categorical-columns {problem}")
@@ -698,8 +699,7 @@ def learn(
                         learnt[name] = _Learnt(name, at in coded)
                 if not learnt:
                     raise table.refused("expected a column of features")
-            others = {first.names[at] for at in left_out}
-            if other := learnt.keys() ^ (set(table.names) - others):
+            if other := learnt.keys() ^ (set(table.names) - {table.names[at] for at in own}):
                 found = f"found {quoted(min(other))} in one file only"
                 raise table.refused(f"expected the columns of {first.name}, {found}")
             rows += _learn_file(table, list(learnt.values()), missing, options.fill, threads)
@@ -710,7 +710,7 @@ def learn(
     return Columns(
         format=options.format,
         header=options.header,
-        label=first.names[labels[0]] if labels else None,
+        label=table.names[labels[0]] if labels else None,
         fill=options.fill,
         columns=tuple(one.column(options.fill, missing, first.name) for one in learnt.values()),
         others=tuple((at, first.names[at]) for at in left_out if options.header),

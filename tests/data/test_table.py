@@ -422,6 +422,16 @@ def test_a_file_with_other_columns_than_the_first_is_refused(tmp_path, columns):
         randsvm.train(str(tmp_path / "?.csv"), format="csv", label_column="y")
 
 
+def test_a_number_of_a_column_is_refused_in_files_where_it_has_other_names(tmp_path):
+    """The groups of the second file would be its values of b."""
+    (tmp_path / "1.csv").write_text("a,b,y,g\n1,2,p,u\n3,4,q,v\n")
+    options = {"format": "csv", "label_column": "y", "groups": "qid", "group_column": "4"}
+    for columns, problem in (("g,a,y,b", "found 'b' in one file only"), ("a,b,y", "group-column")):
+        (tmp_path / "2.csv").write_text(f"{columns}\n" + ",".join("1234"[: len(columns) // 2 + 1]))
+        with pytest.raises(DataError, match=rf"2\.csv:1:1: expected .*{problem}"):
+            randsvm.train(str(tmp_path / "?.csv"), **options, folds=2)
+
+
 def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n")
     (tmp_path / "test.csv").write_text("y,b,a\np,u,1\n,w,2\n?,x,2\n,w,4\n")
