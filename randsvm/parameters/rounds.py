@@ -234,7 +234,7 @@ class RoundsParams(Options):
         )
 
     @property
-    def full_gap(self) -> float | None:
+    def gap_before_reduction(self) -> float | None:
         """The gap that ends the run before --reduce: with auto half of `wanted_gap`, so that the
         reduction may use the other half."""
         gap = self.wanted_gap

@@ -44,8 +44,8 @@ Keep = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Trains on the rows of a view with the given parameters; returns f.
 Fit = Callable[[Dataset, AnyParams], Decision]
 
-# fit(params, previous, training, held_out, keep) trains on some rows of a view; it returns what is
-# kept of f of rows that are held out, and the fit to start from.
+# fit(params, previous, training, held_out, keep) trains on some rows of a view. It returns two
+# values: keep(f, y) of the rows that are held out, and its fit, from which another may start.
 # previous: a fit with the same parameters except C, on these or other rows; None: from nothing.
 # training, held_out : (n,) bool, the rows to train on and those that f is of.
 FoldFit = Callable[[AnyParams, Any, np.ndarray, np.ndarray, Keep], tuple[np.ndarray, Any]]

@@ -285,13 +285,13 @@ class KernelTrainer(Trainer[KernelParams]):
     def ways_to_fit(
         self, D: Dataset, candidates: Sequence[KernelParams]
     ) -> Iterator[tuple[Sequence[FoldFit[KernelParams]], int]]:
-        part, first = self.for_search(), candidates[0]
+        trainer, first = self.for_search(), candidates[0]
         # Fits that share work run in this process, also if there is a cluster.
         own_fits = self.job.resources.concurrent_fits(D.n)
-        with closing(part.subtasks(D, first, own_fits)) as whole:
+        with closing(trainer.subtasks(D, first, own_fits)) as whole:
 
             def subtasks_of(params: KernelParams) -> Subtasks:
-                return replace(whole, params=part.resolved(params))
+                return replace(whole, params=trainer.resolved(params))
 
             if first.components is None and self._shares_kernels(map(subtasks_of, candidates)):
                 yield [partial(fit_by_libsvm, subtasks_of)], own_fits
@@ -301,7 +301,7 @@ class KernelTrainer(Trainer[KernelParams]):
                 trainers = [self.for_search(gap) for gap in (*COARSE_GAPS, 0.0)]
                 yield [partial(one.fit_from_previous, subtasks_of) for one in trainers], own_fits
             else:
-                yield [partial(fit_anew, D, part.fit)], concurrent_fits(D, self.job)
+                yield [partial(fit_anew, D, trainer.fit)], concurrent_fits(D, self.job)
 
     def _shares_kernels(self, subtasks: Iterable[Subtasks]) -> bool:
         """Return whether LIBSVM solves parts of the same rows from kernel values in memory.
@@ -384,15 +384,15 @@ class KernelTrainer(Trainer[KernelParams]):
             finally:
                 rounds.scan.forget()
 
-    def for_search(self, least: float = 0.0) -> KernelTrainer:
+    def for_search(self, coarse_gap: float = 0.0) -> KernelTrainer:
         """Return a trainer for parts of the rows, to the gap of a search and without --reduce.
 
-        least: the smallest gap
+        coarse_gap: the gap if it is larger than that of the search
         """
         stop, asked, part = self.job.stop, self.job.search.search_gap, self.for_parts()
         looser = Search.DEFAULT_GAP if asked is None else asked
         if stop.wanted_gap is not None:
-            stop = replace(stop, gap=max(stop.wanted_gap, looser, least))
+            stop = replace(stop, gap=max(stop.wanted_gap, looser, coarse_gap))
         part.job = replace(part.job, stop=replace(stop, reduce=None))
         return part
 
@@ -414,7 +414,7 @@ def fit_by_libsvm(
     held_out: np.ndarray,
     keep: Keep,
 ) -> tuple[np.ndarray, None]:
-    """Train on some of few rows, whose kernel values all folds and all C share; see FoldFit.
+    """Train on some rows of a small D, whose kernel values all folds and all C share; see FoldFit.
 
     LIBSVM solves all rows of the fold at once.
 
@@ -460,6 +460,7 @@ def _values_of_pairs(
         machine = K.classify(training, classes, params.C, weights, params.tolerance)
         sums, (i, j) = K.sums(machine, rows), class_pairs(len(machine.labels))
         values = sums[i, :, j - 1].T + sums[j, :, i].T - machine.rho
+        # Where LIBSVM has the classes of a pair in the other order, f has the other sign.
         first, second = np.array(machine.labels)[[i, j]]
         columns = pair_positions(len(weights))[first, second]
         f[:, columns] = np.where(first < second, values, -values)
@@ -665,7 +666,10 @@ class KernelTrainingRun(FileRun[KernelParams]):
         return bool(self.solved) or any(one.best_so_far is not None for one in under_way)
 
     def _take_unfinished(self, stopped: Stopped) -> None:
-        """Take the best solutions of threads that have not ended; they may still add others."""
+        """Take the best solution of each subtask that a thread has not ended.
+
+        Threads go on meanwhile, and may begin others: `dict` copies what is there now.
+        """
         for number, rounds in dict(self.under_way).items():
             if (best := rounds.uncertified(stopped)) is not None:
                 self.solved.setdefault(number, rounds.in_whole(best))

@@ -72,7 +72,9 @@ UNKNOWN = Certificate(inf, -inf)
 
 @dataclass
 class Record:
-    """The numbers of the rounds so far, and the best solutions, by running values.
+    """The numbers of the rounds so far, and the best solutions.
+
+    P and D are those of the scans: the rounding of the running values is not bounded.
 
     rounds: the number of rounds over these rows
     scan_seconds: the seconds that a scan of all support vectors takes
@@ -199,11 +201,12 @@ def decide(
 # A gap below this takes float64 from the start: float32 rounds P by about 1e-6.
 FLOAT64_GAP = 3e-5
 # If the evaluated gap is above the one asked for, the run continues until the gap of the running
-# values is at most the next target, at most MAX_CONTINUATIONS times. That target is the larger of
-# the last one times TARGET_FACTOR, and the gap asked for less EXCESS_FACTOR times what the
-# evaluation added. After FLOAT32_CONTINUATIONS of them the run continues in float64: rounding may
-# have made the gap look smaller than it is. Measured on 100,000 rows of covtype, where the
-# evaluation adds 0.005% to the gap: 2 further rounds, and 8 with half of the former target.
+# values is at most the next target, at most MAX_CONTINUATIONS times:
+#     excess = evaluated gap - gap of the running values
+#     next target = max(TARGET_FACTOR * last target, gap asked for - EXCESS_FACTOR * excess)
+# After FLOAT32_CONTINUATIONS of them the run continues in float64: rounding may have made the gap
+# look smaller than it is. Measured on 100,000 rows of covtype, where the evaluation adds 0.005% to
+# the gap: 2 further rounds, and 8 with half of the former target.
 EXCESS_FACTOR, TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 1.5, 0.5, 2, 8
 # The reasons with which the last solution is the one that was asked for.
 SOLVED = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
@@ -255,16 +258,17 @@ class Algorithm:
 
         Algorithm 1 runs if no gap ends the run. Tasks whose coefficients have a sum other than 0
         cannot have the coefficient 0 in all rows outside of the working set. A precomputed kernel
-        that may be indefinite would take k^2 values of memory, unless the user chose k or no gap.
+        that may be indefinite has no default gap. As Algorithm 1 takes k^2 values of memory, it
+        runs there only if the user chose k, or chose to have no gap.
         """
         params, problem = self.params, self.problem
         if not isinstance(params, RandsvmParams) or self.stop.wanted_gap is not None:
             return None
-        left_open = (
+        is_unchosen = (
             problem.may_be_indefinite and self.stop.gap is None and not params.support_bound_flags
         )
         sums = problem.coefficient_sum or problem.absolute_sum
-        return None if sums or left_open else params.resolved(self.n)
+        return None if sums or is_unchosen else params.resolved(self.n)
 
     @cached_property
     def r(self) -> int:
@@ -418,7 +422,9 @@ class Rounds:
 
     def __post_init__(self) -> None:
         if self.gap is None:
-            self.gap = self.job.stop.full_gap
+            self.gap = self.job.stop.gap_before_reduction
+        # The rounds end at this gap of the running values: `gap`, or less after an evaluation that
+        # found a larger one.
         self.gap_target, self.continuations = self.gap or 0.0, 0
         # The record of these rounds, and the evaluated solution from which they continue.
         self.record = Record()
@@ -452,7 +458,7 @@ class Rounds:
         """
         self.first_solution_by, self.tolerance = first_solution_by, self.subtask.problem.tolerance
         try:
-            with self.clock.until(self.interrupt_at), closing(self._rounds()) as rounds:
+            with self.clock.until(self.interrupt_at), closing(self._scans()) as rounds:
                 for SV, V in rounds:
                     self._report(SV, V)
                     left = self.last_round_start - time.perf_counter()
@@ -505,7 +511,7 @@ class Rounds:
             raise ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
         return SV
 
-    def _rounds(self) -> Scans:
+    def _scans(self) -> Scans:
         def tolerance() -> float:
             return self.tolerance
 
@@ -604,10 +610,11 @@ class Rounds:
             start,
             self.clock,
             self.share_end,
-            2 * self.memory_sharers,
-            gap,
-            whole.n,
+            memory_sharers=2 * self.memory_sharers,
+            gap=gap,
+            rows_of_whole=whole.n,
         )
+        # With other bounds than those of the whole problem, it may not be feasible for all rows.
         solved, is_feasible = None, factor == 1.0
         try:
             solved = part.solve(self.interrupt_at())
@@ -617,6 +624,8 @@ class Rounds:
             self.inner_solution = SV
             return randsvm.PartSolution(SV, self._reduced_part(part, rows, solved, SV))
         finally:
+            # Also after an exception the best solution so far is kept. If it is feasible, its D
+            # bounds the optimum over all rows.
             best, so_far = part.record, self.record
             if is_feasible and solved is None and best.solution is not None:
                 self.inner_solution = _over(part, rows, best.solution)
@@ -681,6 +690,7 @@ class Rounds:
         reducer = Reducer(self.scan, found.SV, found.certificate, size, gap, seed, lowers)
         SV, certificate = reducer.run()
         if isinstance(SV, ReducedMachine) and found.evaluated:
+            # The last evaluation has the best certificate.
             *_, (SV, V) = self.scan.evaluations(SV)
             certificate = self.scan.with_dual_of(found.SV, V.certificate)
             if size is None and gap is not None and certificate.gap > gap:
@@ -773,14 +783,16 @@ class Rounds:
             return False
         # More rounds do not lower the rounding of float64, from which a gap of inf follows.
         gap = found.certificate.gap
-        target_missed = self.record.gap_of_last <= self.gap_target and gap < inf
-        refines = not target_missed or self.continuations >= FLOAT32_CONTINUATIONS
+        # The rounds reached their target, and the gap is missed: the target was too large.
+        lowers_target = self.record.gap_of_last <= self.gap_target and gap < inf
+        refines = not lowers_target or self.continuations >= FLOAT32_CONTINUATIONS
         refines = refines and self.scan.kernel_layout.dtype is np.float32
-        if not (target_missed or refines):
+        if not (lowers_target or refines):
             return False
-        if target_missed:
+        if lowers_target:
             lower = (self.gap or 0.0) - EXCESS_FACTOR * (gap - self.record.gap_of_last)
             self.gap_target = max(self.gap_target * TARGET_FACTOR, lower)
+        # After a gap of inf the run continues in float64, once: this needs no count.
         self.continuations += gap < inf
         self.start, self.begins_on_inner_set = (in_float64 if refines else unchanged), False
         so_far, self.before = self.record, found

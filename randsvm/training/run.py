@@ -307,7 +307,7 @@ class Trainer(ABC, Generic[AnyParams]):
     ) -> Iterator[tuple[Sequence[FoldFit[AnyParams]], int]]:
         """Yield ways to fit parts of a view of the rows, and the number of concurrent fits.
 
-        Each way fits with any of some parameters; see `search.WaysToFit`.
+        A way takes the parameters of any candidate; see `search.WaysToFit`.
         """
         yield [partial(fit_anew, D, self.for_parts().fit)], concurrent_fits(D, self.job)
 
@@ -369,7 +369,7 @@ def train(
     check_paths(data, model, job)
     check_select_by(job.search, params)
     params = trainer.prepared(params)
-    job = trainer.job
+    job = trainer.job  # `prepared` fills in its defaults
     check_gap(job, params)
     with (
         one_blas_thread(),
@@ -478,7 +478,7 @@ class TrainingRun(ABC):
 
     saved_model: the model once it is complete; None before that
     problem: why the model is not in the file that was named; None: it is
-    ended: whether the model is written, or must not be
+    ended: whether `save` has ended: the model is written, or stays unwritten for good
     """
 
     clock: Clock
@@ -494,6 +494,7 @@ class TrainingRun(ABC):
         once it is written. The time limit raises TimeLimitError while there is no model.
         """
         try:
+            # Once there is a model, the limit ends the phases of its training, and `save` follows.
             with self.clock.until(lambda: inf if self.has_model else self.clock.end):
                 yield
         except (Interrupted, ClusterError) as error:
@@ -530,7 +531,8 @@ class TrainingRun(ABC):
         return self.saved_model, outcome
 
     def placed(self, outcome: Trained, stopped: Stopped) -> tuple[Trained, str | None]:
-        """Return the outcome with the file of the model, and why that is not the one named."""
+        """Return the outcome with the file that the model goes to, if any, and the problem: why
+        that is not the file that was named. None: it is."""
         return outcome, None
 
     def interrupt(self, stopped: Stopped) -> None:  # noqa: B027 - most runs have nothing to add
@@ -618,19 +620,20 @@ class FileRun(TrainingRun, Generic[AnyParams]):
         if better is None:
             return outcome, None
         new, path = "not certified" if isnan(gap) else f"{gap:.3g}", interrupted_path(self.name)
+        # An earlier interrupted run may have left a better model there, too.
         kept = self._gap_of_better_model(path, outcome)
-        place = f"is {path}"
+        fate = f"is {path}"
         if kept is not None:
-            place = f"is not written, as {path} stays, too (gap {kept:.3g})"
+            fate = f"is not written, as {path} stays, too (gap {kept:.3g})"
         return outcome._replace(model=path, saved=kept is None), (
-            f"{self.name} stays (gap {better:.3g}), the new model (gap {new}) {place}; "
+            f"{self.name} stays (gap {better:.3g}), the new model (gap {new}) {fate}; "
             "--overwrite replaces the old one"
         )
 
     def _gap_of_better_model(self, path: str | None, outcome: Trained) -> float | None:
         """Return the gap of the model in a file if it is for this task and below the outcome's.
 
-        None: there is no such model, or this training was to certify no gap.
+        None: there is no such model, or the new one has no gap, and none was asked for.
         """
         if path is None or self.trainer.job.limits.overwrite or not is_existing_file(path):
             return None

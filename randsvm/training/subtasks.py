@@ -63,8 +63,8 @@ class Subtask:
     name : the class with y = +1, or both classes of a pair; empty if is_only
     is_only : whether the training has no other subtask
     rows : (n,) int64, the row numbers in the whole D, for a pair
-    whole_matrix : returns the kernel values of the whole D, in the precision of the layout; None:
-        the subtask has its own
+    whole_matrix : returns the kernel values of the whole D; its argument is that of
+        `kernel_matrix`. None: the subtask has its own
     """
 
     D: Dataset
@@ -90,8 +90,9 @@ class Subtask:
         """
         if self.rows is not None:
             order = np.argsort(self.rows)
-            at = np.minimum(np.searchsorted(self.rows, rows, sorter=order), len(order) - 1)
-            rows, beta = order[at], np.where(self.rows[order[at]] == rows, beta, 0.0)
+            place = np.minimum(np.searchsorted(self.rows, rows, sorter=order), len(order) - 1)
+            # The place of a row that is not in this subtask is that of another row.
+            rows, beta = order[place], np.where(self.rows[order[place]] == rows, beta, 0.0)
         used = np.flatnonzero(beta)
         used = used[np.argsort(rows[used])]
         return rows[used], beta[used]
@@ -450,34 +451,35 @@ class OldModel:
         """Return a function of the number of a subtask, and the subtask, that returns its start.
 
         The start is None if few support vectors are rows of the data. Each row is matched with one
-        support vector; that of a pair or of two classes has the same class. The coefficients of a
-        nu task are scaled to the sum that it prescribes. Raises ModelError if the model has other
-        labels.
+        support vector. In models of two classes, or of pairs of classes, both must have the same
+        class, as each coefficient is of one class. The coefficients of a nu task are scaled to the
+        sum that it prescribes. Raises ModelError if the model has other labels.
         """
         model, D, numbers = self.model, subtasks.D, self._class_numbers(subtasks.labels)
-        known = self._matches(D)
-        own, of_rows = np.zeros(len(model.beta), np.int64), np.zeros(len(known.rows), np.int64)
+        matched = self._matches(D)
+        classes, row_classes = np.zeros(len(model.beta), np.int64), np.zeros_like(matched.rows)
         if model.own is not None or len(numbers) == 2:
-            own = 1 * (model.beta[:, 0] < 0) if model.own is None else model.own
-            of_rows = numbers[D.labels()[known.rows].astype(np.int64)]
-        rows, at = known.pairs(np.abs(model.beta).max(axis=1), own, of_rows)
+            # Of two classes, the coefficients of the first are positive.
+            classes = 1 * (model.beta[:, 0] < 0) if model.own is None else model.own
+            row_classes = numbers[D.labels()[matched.rows].astype(np.int64)]
+        rows, vectors = matched.pairs(np.abs(model.beta).max(axis=1), classes, row_classes)
 
         def start_of(number: int, subtask: Subtask) -> Start | None:
             sides = [int(numbers[side]) for side in subtasks.sides[number] if side is not None]
-            every = self._coefficients(*sides)
-            own_rows, beta = subtask.within(rows, every[at])
-            if len(own_rows) < MIN_FOUND_PART * np.count_nonzero(every):
+            coefficients = self._coefficients(*sides)
+            found_rows, beta = subtask.within(rows, coefficients[vectors])
+            if len(found_rows) < MIN_FOUND_PART * np.count_nonzero(coefficients):
                 text = "--warm-start: few of its support vectors are rows of the data, so the "
                 text += "training starts from nothing"
                 emit_once(text, Notice(text))
                 return None
             factor = self.proportion(C)
             if subtask.problem.absolute_sum:
-                factor = subtask.problem.absolute_sum / np.abs(every).sum()
+                factor = subtask.problem.absolute_sum / np.abs(coefficients).sum()
 
             def start(scan: Scan) -> tuple[Step, WorkingSet]:
                 scaled = np.zeros(scan.D.n)
-                scaled[own_rows] = beta * factor
+                scaled[found_rows] = beta * factor
                 scan.continue_from(scaled)
                 return feasible_step(scan)
 
