@@ -123,6 +123,7 @@ def train(
     own_format = {"format": "parquet"} if is_frame(data) else {}
     values = _values({**own_format, **options}, groups)
     made: list[Any] = [make_parameters(one, values) for one in groups if one is not RoundsParams]
+    # ALGORITHMS has the parameters of the machine first.
     params, *algorithm_params = made
     job = Job(
         stop=make_parameters(RoundsParams, values) if RoundsParams in groups else RoundsParams(),

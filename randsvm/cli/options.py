@@ -328,13 +328,14 @@ class KindType(click.ParamType):
 def _help(spec: Option, default: object) -> str:
     """Return the help text with bounds and default; a bound that says only "finite" is left out."""
     bounds = spec.kind.bounds.removesuffix(" and finite").removeprefix("finite")
-    text, _, own = spec.help.partition("  [default: ")
+    # Bounds go before a default that the help itself tells.
+    text, _, told = spec.help.partition("  [default: ")
     text = f"{text}  [{bounds}]" if bounds else text
     # Options of these kinds say in their own help what the default is.
     says_itself = Flag, Size, Switch, Weights
     if default is None or not isinstance(spec.kind, says_itself):
-        own = own or f"{'none' if default is None else default}]"
-    return f"{text}  [default: {own}" if own else text
+        told = told or f"{'none' if default is None else default}]"
+    return f"{text}  [default: {told}" if told else text
 
 
 def click_option(

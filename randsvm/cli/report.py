@@ -266,11 +266,12 @@ class Report:
         finally:
             if self.log is not None:
                 self.log.close()
-        error = self._final(error)
+        error = self._error_at_end(error)
+        # The error of the block goes on by itself; one in its place has another type.
         if error is not None and type(error) is not kind:
             raise error
 
-    def _final(self, error: BaseException | None) -> BaseException | None:
+    def _error_at_end(self, error: BaseException | None) -> BaseException | None:
         """Return the error that ends the command: this one, or that of an output that failed."""
         if error is None and Unwritten in self.last:
             return TransferError(f"{self.last[Unwritten].problem}: all else is done")
@@ -288,7 +289,7 @@ class Report:
         record |= {"peak_memory": peak_memory(), "host": os.uname().nodename}
 
         def finished() -> dict[str, Any]:
-            return record | {"exit_code": ending_of(self._final(error))[0]}
+            return record | {"exit_code": ending_of(self._error_at_end(error))[0]}
 
         is_usage = isinstance(error, ParameterError)
         if self.in_json:
@@ -340,7 +341,7 @@ class Report:
         if kind in RESULTS and not self.in_json:
             for line in RESULTS[kind](event):
                 self._print(line, event)
-        # The first problem of an output is that of the exit code.
+        # Of several outputs that fail, the first decides the exit code.
         if not isinstance(event, Unwritten) or Unwritten not in self.last:
             self.last[kind] = event
 

@@ -276,6 +276,7 @@ def divided(task: Task, rows: SupportVectorRows, s: np.ndarray) -> np.ndarray:
     slopes = np.concatenate([rows.y + task.epsilon, rows.y - task.epsilon])
     rooms, groups = np.concatenate([-lower, upper]), np.tile(rows.groups, 2)
     order = np.lexsort((-slopes, groups))
+    # The room of the steeper pieces of the same group.
     before = np.cumsum(rooms[order]) - rooms[order]
     before -= before[np.searchsorted(groups[order], groups[order])]
     to_fill = s - np.bincount(rows.groups, lower, len(s))
@@ -297,8 +298,9 @@ def feasible_near(
     rows : of the machine; groups : (m,) int64, the group of each support vector; beta : (m,)
     float64; count : number of groups.
     """
-    found, moved, beyond, half = np.zeros(len(rows.y)), 0.0, 0.0, inf
-    # The nu tasks have a sum above 0 and one below 0.
+    found, moved, beyond, smaller = np.zeros(len(rows.y)), 0.0, 0.0, inf
+    # The nu tasks have a part above 0 and one below 0. First the sums of each part are clipped to
+    # what its rows can have; `smaller` becomes the smaller total of both.
     parts, near = task.groups, []
     for part in parts:
         own = np.where(beta * part.coefficient_sum > 0, beta, 0.0) if task.absolute_sum else beta
@@ -306,12 +308,13 @@ def feasible_near(
         lower, upper = (np.bincount(rows.groups, b, count) for b in part.box(rows.y, rows.weights))
         s = np.clip(wanted, lower, upper)
         beyond = max(beyond, float(np.abs(s - wanted).max(initial=0.0)))
-        half = min(half, fsum(np.abs(s)))
+        smaller = min(smaller, fsum(np.abs(s)))
         near.append((s, wanted, lower, upper))
+    # Then the sums of a part move to the total that the task prescribes.
     for part, (s, wanted, lower, upper) in zip(parts, near, strict=True):
         total = part.coefficient_sum
         if task.absolute_sum and not task.one_sided:  # sum |beta| may be less
-            total = copysign(min(half, abs(total)), total)
+            total = copysign(min(smaller, abs(total)), total)
         missing = total - fsum(s)
         # Every group moves by the same share of its room.
         room = (upper if missing > 0 else lower) - s
@@ -321,6 +324,7 @@ def feasible_near(
         moved += fsum(np.abs(s - wanted)) if is_feasible else inf
         found += divided(part, rows, s)
     size = fsum(np.abs(beta))
+    # Any move of a machine without coefficients is infinite beside them.
     infeasibility = moved / size if size else (moved and inf)
     return found, (infeasibility, beyond, fsum(beta) - task.coefficient_sum)
 
@@ -358,7 +362,7 @@ class Judge:
 
     training : the task, and what defines it beside the rows, as in a training
     options : names of the options of `params` that define the problem
-    loss : of all machines, with bounds of 1 and without prescribed sums
+    loss : the task with the loss of all machines, with bounds of 1 and without prescribed sums
     certified : whether D is a lower bound of the optimum: the kernel is positive semidefinite
     """
 

@@ -166,7 +166,8 @@ class KernelModel(Model):
         """
         sums = evaluate_expansions(self._float32, rows.X, rows.extra)
         f = self._f(sums[..., :-1])
-        # A column of f has the terms of two groups at most.
+        # The last column has the sum of largest |beta| K of each group. A column of f has the terms
+        # of two groups at most.
         sizes = np.sort(sums[..., -1], axis=0)[-2:].sum(axis=0)
         bound = (1.1 * error * sizes + MAX_OMITTED_SUM)[:, None]
         uncertain = ~(self._is_certain(f, bound) & (error < MAX_RELATIVE_ERROR))
@@ -249,8 +250,8 @@ class KernelModel(Model):
         if self.has_pairs:
             doubtful = np.abs(f) <= bound
             certain = ~doubtful.any(axis=1)
-            some = np.flatnonzero(~certain)
-            certain[some] = self._winner_is_fixed(f[some], doubtful[some])
+            unsure = np.flatnonzero(~certain)
+            certain[unsure] = self._winner_is_fixed(f[unsure], doubtful[unsure])
             return certain
         if f.shape[1] == 1:
             return np.abs(f[:, 0]) > bound[:, 0]
@@ -263,13 +264,14 @@ class KernelModel(Model):
         f, doubtful : (m, pairs).
         """
         classes, wins = len(self.labels), f > 0
-        least = decisions.votes(wins & ~doubtful, ~(wins | doubtful), classes)
+        # The votes of each class if it loses all of its doubtful pairs, and if it wins them.
+        fewest = decisions.votes(wins & ~doubtful, ~(wins | doubtful), classes)
         most = decisions.votes(wins | doubtful, ~wins | doubtful, classes)
         row, winner = np.arange(len(f)), self.predicted(f)
         # With equal votes the first class wins.
         most += 0.5 * (np.arange(classes) < winner[:, None])
-        most[row, winner] = -1
-        return least[row, winner] >= most.max(axis=1)
+        most[row, winner] = -1  # only its rivals count
+        return fewest[row, winner] >= most.max(axis=1)
 
 
 def dense_coefficients(

@@ -95,7 +95,8 @@ def write(model: KernelModel, path: str) -> None:
         "probA": A if model.noise_scale is None else [model.noise_scale],
         "probB": B,
         "prob_density_marks": model.density_marks,
-        # Of two classes the signs of the coefficients tell it; only LIBSVM's reader needs the line.
+        # The signs of the coefficients tell of which of two classes a support vector is: only the
+        # reader of LIBSVM needs these numbers then.
         "nr_sv": None if label is None and two else nr_sv,
     }
     trailer = trailer_of(model, is_svc)

@@ -366,6 +366,8 @@ class Header:
         first, rest = np.empty((count, 0)), text
         if columns > 1:
             first, rest = svmlight.first_numbers(text, count, columns - 1)
+        # The first row with too few numbers, where `first_numbers` ends. The last number of each
+        # row is parsed as its label.
         short = len(first)
         if short == count:
             block = svmlight.parse(

@@ -216,7 +216,7 @@ class _FilePrediction:
 
     def parts(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
         """Yield the predictions of consecutive rows, and the columns that --keep copies."""
-        # The progress of the reader, which is some blocks ahead of the predicted rows.
+        # The progress of the reader before each block. The reader is some blocks ahead.
         read: list[Any] = [Progress("predicting", 0, None, "B")]
         work = partial(predicted_rows, self.model, self.params, self.largest)
         with ExitStack() as stack:
@@ -235,6 +235,7 @@ class _FilePrediction:
                 for part, found in zip(parts, in_order(calls), strict=True):
                     self._add(found, block, part)
                     yield found, None if block.keys is None else block.keys[part]
+                    # The predicted rows of the block are this share of the way between both.
                     before, after = read[number], read[min(number + 1, len(read) - 1)]
                     share = min(1.0, part.stop / len(block))
                     done = before.done + share * (after.done - before.done)

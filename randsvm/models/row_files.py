@@ -60,8 +60,9 @@ class RowFiles:
         )
         self.model, self.paths, self.training = model, paths, training
         # Rows of a training have the labels of the model; novelty detection ignores the labels.
-        # Other rows may have no label. They may have labels that the model does not know in novelty
-        # detection, and if the labels of the model are names and numbers, or not all whole numbers.
+        # Other rows may have no label, or one that the model does not know. This is a whole number
+        # or a name, as those of the model are. It may be either in novelty detection, and if the
+        # model has mixed labels: names and numbers, or numbers that are not all whole.
         learnt, texts = not model.is_one_class, model.labels
         mixed = texts == label_values(texts) and any(map(NUMBER.fullmatch, texts))
         self.labels = LabelTable(

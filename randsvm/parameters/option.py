@@ -95,6 +95,7 @@ class Switch(Kind):
     expected = "0 or 1"
 
     def read(self, given: Any) -> bool:
+        # Values that stand for True have odd places. `index` raises ValueError for any other.
         return bool(("0", "1", False, True).index(given) % 2)
 
     def format(self, value: Any) -> str:
@@ -125,6 +126,7 @@ class Choice(Kind):
 
     def read(self, given: Any) -> str:
         text = super().read(given)
+        # `index` raises ValueError for a word that is not in the list.
         return self.words[self.words.index(self.named.get(text, text.lower()))]
 
     def problem(self, value: Any) -> str:

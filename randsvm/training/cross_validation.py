@@ -2,9 +2,9 @@
 
 The score of a fold is computed from all of its held-out rows. Each row also has a loss, by which
 racing compares combinations row by row. For log loss and the errors of a regression it is the term
-of the row. For the others it is n times what the score would gain, to first order, if this row
-alone were predicted (for AUC: ranked) correctly; n is the number of rows. For accuracy the loss of
-a row is 0 or 1. For balanced accuracy with k classes, a wrong row of a class of m rows has the loss
+of the row. For the others it is what the score gains, to first order, if this row alone is
+predicted (for AUC: ranked) correctly, times the number n of rows. For accuracy the loss of a row is
+0 or 1. For balanced accuracy with k classes, a wrong row of a class of m rows has the loss
 n / (k m). For AUC and F1 a constant is added so that the mean loss is 1 - score. Weights of rows
 multiply all of these losses.
 """
@@ -151,20 +151,21 @@ def assign_groups(groups: np.ndarray, y: np.ndarray, folds: int, draw: Draw) -> 
     """
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     labels, code = np.unique(y, return_inverse=True)
-    # The vector of a group has an entry for each of its classes, and a last one for all its rows.
+    # The vector of a group has a column for each class, and a last one for all rows. Only entries
+    # other than 0 are kept, ascending by group.
     width = len(labels) + 1
     places = np.concatenate([group * width + code, group * width + len(labels)])
     places, counts = np.unique(places, return_counts=True)
-    of, entries = np.divmod(places, width)
-    own_shares = counts / np.bincount(entries, counts)[entries]
-    starts = np.searchsorted(of, np.arange(len(sizes) + 1))
+    group_of_entry, columns = np.divmod(places, width)
+    entries = counts / np.bincount(columns, counts)[columns]
+    starts = np.searchsorted(group_of_entry, np.arange(len(sizes) + 1))
     shares = np.zeros((width, folds))
     fold_of_group: np.ndarray = np.empty(len(sizes), np.int16)
     for g in np.lexsort([draw.keys(0, len(sizes)), -sizes]).tolist():
-        at = slice(*starts[g : g + 2])
-        columns, own = entries[at], own_shares[at]
-        fold = int(np.argmin(own @ shares[columns]))
-        shares[columns, fold] += own
+        of_group = slice(*starts[g : g + 2])
+        own_columns, own_shares = columns[of_group], entries[of_group]
+        fold = int(np.argmin(own_shares @ shares[own_columns]))
+        shares[own_columns, fold] += own_shares
         fold_of_group[g] = fold
     return fold_of_group[group]
 

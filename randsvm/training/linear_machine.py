@@ -171,7 +171,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
         if self.D.nnz <= FEW_VALUES:
             self.D = self.D.single_threaded()
         began = time.perf_counter()
-        # Columns of sparse rows are many, and their means are small.
+        # Columns of sparse rows are many, and their means are small. For a gap, Newton's
+        # method needs the moments.
         if params.gap is None and 2 * self.D.nnz <= self.D.n * self.D.d:
             R2 = sgd.mean_square(self.D) or 1.0
         else:
@@ -340,10 +341,11 @@ def _first_learner(
     For classes the first b has the lowest loss without features: the log odds of the classes for
     the logistic loss, and the minimum of the squared hinge for both hinges.
     """
-    # The first step is divided by the length of the mean step, relative to that of a row of weight
-    # 1. The mean is weighted by the rows' weights: a row of weight 100 makes a step 100 times as
-    # long, and counts 100 times. It is multiplied by the expected spread of f, divided by the slope
-    # of the loss at that distance; for a squared loss the two cancel.
+    # The first step is eta0 = spread / (R2 * mean_step).
+    # mean_step: the length of the mean step, relative to that of a row of weight 1. Rows count by
+    # their weights: a row of weight 100 makes a step 100 times as long, and counts 100 times.
+    # spread: the expected distance of f from y, divided by the slope of the loss at that distance;
+    # for a squared loss the two cancel.
     n, weight, b, spread, mean_step = D.n, D.total_weight(), None, 1.0, 1.0
     lambda_, loss = params.cost_and_lambda(weight)[1], params.loss or "hinge"
     if params.task == "svr":
@@ -375,8 +377,8 @@ def _first_learner(
     eta0 = spread / (R2 * mean_step)
     bias_rate = 0.0 if params.no_bias else BIAS_RATE * R2
     if params.has_share:
-        # The objective is homogeneous: f and the steps of w scale with 1 / lambda. The steps of b
-        # stay as they are.
+        # The loss has the same slope at any scale of f, so that f and the steps of w scale with
+        # 1 / lambda. Those of b, eta0 * bias_rate, do not depend on lambda.
         bias_rate *= lambda_
         eta0 = 1 / lambda_
     steps = SgdSchedule(

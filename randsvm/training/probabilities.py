@@ -211,6 +211,8 @@ def density_marks(f: np.ndarray, weights: np.ndarray | None = None) -> np.ndarra
     if min(outside, inside) < side:
         return None
     bins = np.arange(side)
+    # Below 0 the value where each bin begins, above 0 where it ends: together with 0 these are the
+    # borders of the bins.
     if weights is None:
         below, above = f[bins * outside // side], f[outside - 1 + (bins + 1) * inside // side]
     else:

@@ -193,11 +193,12 @@ class Scores(Generic[AnyParams]):
         """
         found = {one: result for one in candidates if (result := self.results[one])}
         ranked = sorted(found, key=lambda one: self._rank(found[one]))
-        last = [one for one in ranked if found[one].rows == found[ranked[0]].rows]
-        scores = [found[one].score for one in last]
-        most = max(MIN_KEPT, ceil(KEPT_PART * len(last)))
-        equals = scores[most : len(scores) // 2].count(scores[min(most, len(scores)) - 1])
-        return last[: most + equals]
+        # All that have scores of as many rows as the best one.
+        of_stage = [one for one in ranked if found[one].rows == found[ranked[0]].rows]
+        scores = [found[one].score for one in of_stage]
+        best_count = max(MIN_KEPT, ceil(KEPT_PART * len(scores)))
+        lowest = scores[min(best_count, len(scores)) - 1]
+        return of_stage[: best_count + scores[best_count : len(scores) // 2].count(lowest)]
 
     def best_so_far(self) -> str:
         """Return the words that name the best combination of an interrupted search."""
@@ -225,16 +226,17 @@ class Scores(Generic[AnyParams]):
         if not is_first and self.expected_seconds(len(params), rows) > self.until - began:
             emit(Notice(f"no time to cross-validate on {rows:,} of {self.most:,} rows"))
             return False
+        # Candidates have places in the order of the grid, new ones None until they have a result.
         self.results = {**dict.fromkeys(params), **self.results}
         before = dict(self.results)
         candidates = [Candidate(one, self._configuration(one, rows)) for one in params]
-        missing = [
+        unscored = [
             one
             for one in candidates
             if not ((found := before[one.params]) and found.configuration == one.configuration)
         ]
-        done = self._cross_validate(missing, rows) if missing else 0
-        if left := len(missing) - done:
+        done = self._cross_validate(unscored, rows) if unscored else 0
+        if left := len(unscored) - done:
             where = "" if rows == self.D.n else f" on {rows:,} rows"
             emit(Notice(f"no time for {left} of {len(params)} combinations{where}"))
         if done and self.until < inf:
@@ -256,14 +258,17 @@ class Scores(Generic[AnyParams]):
             self._emit_tried(one, **place, **result)
 
         with (
-            replicated(self.D, subset_of(self.D, rows, self.job.data_params.seed)) as part,
-            self.ways_to_fit(part, params) as (ways, concurrent_fits),
+            replicated(self.D, subset_of(self.D, rows, self.job.data_params.seed)) as subset,
+            self.ways_to_fit(subset, params) as (ways, concurrent_fits),
         ):
-            folds, drops = CrossValidation.of(part, self.job), self._drops(len(candidates), part)
+            folds, drops = (
+                CrossValidation.of(subset, self.job),
+                self._drops(len(candidates), subset),
+            )
             race = Race(folds, ways, concurrent_fits, self.criterion, drops, self.until)
             # A family is taken from the log only as a whole, since its fits start from each other.
             # The other families race alone, so the number of folds before a combination is dropped
-            # may depend on the log.
+            # may depend on the log. Several ways mean that fits start from each other.
             families = families_of(candidates, chained=len(ways) > 1)
             unknown = [family for family in families if not logged.keys() >= set(family)]
             racing = set(chain.from_iterable(unknown))
@@ -280,7 +285,7 @@ class Scores(Generic[AnyParams]):
                 raise
         return len(done)
 
-    def _drops(self, count: int, part: Dataset) -> bool:
+    def _drops(self, count: int, subset: Dataset) -> bool:
         """Return whether candidates that prove worse on the first folds are dropped.
 
         There is no race under a time limit or in a range: stages on few rows drop candidates there.
@@ -290,7 +295,7 @@ class Scores(Generic[AnyParams]):
             return False
         # A race keeps the first fit of each candidate. Without a race, few candidates are kept at a
         # time.
-        values = count * part.n * max(len(part.summary.labels) - 1, 1)
+        values = count * subset.n * max(len(subset.summary.labels) - 1, 1)
         return count > 1 and values <= MAX_RACING_VALUES
 
     def _emit_tried(self, one: Candidate[AnyParams], **result: Any) -> None:
@@ -313,6 +318,7 @@ class Scores(Generic[AnyParams]):
 
     def _configuration(self, params: AnyParams, rows: int) -> str:
         """Return the command line that tries this combination alone on `rows` rows."""
+        # One combination has no race: its result serves searches with and without races.
         options = replace(self.job.search, no_racing=False)
         if rows < self.D.n:
             options = replace(options, subset=rows)
@@ -420,11 +426,11 @@ class Race(Generic[AnyParams]):
         if self.drops:
             passes = [(way, folds[:1]) for way in self.ways]
             passes += [(last, range(fold, fold + 1)) for fold in folds[1:]]
-        size = max(1, len(families)) if self.drops else self.concurrent_fits
-        for at in range(0, len(families), size):
-            together = families[at : at + size]
-            for way, some in passes:
-                self._fit_folds(together, way, some)
+        most = max(1, len(families)) if self.drops else self.concurrent_fits
+        for begin in range(0, len(families), most):
+            together = families[begin : begin + most]
+            for way, folds_of_pass in passes:
+                self._fit_folds(together, way, folds_of_pass)
                 ended = self._ended(list(chain.from_iterable(together)))
                 for one in ended:
                     yield one
@@ -481,12 +487,14 @@ class Race(Generic[AnyParams]):
         weights = np.ones(len(y)) if weights is None else weights[held_out]
         with suppress(Cancelled):
             for one in family:
+                # A race repeats the first fold, to smaller gaps.
                 start = one.first_fit if is_first and one.first_fit is not None else previous
                 kept, previous = fit(one.params, start, training, held_out, self.criterion.keep)
                 score = self.criterion.of_fold(y, kept, weights)
                 # Only a race compares the losses of rows.
                 score = score if self.drops else score._replace(losses=np.empty(0))
                 found.append((one, fold, score))
+                # Only the first of a chain starts chains of other folds.
                 if is_first and (self.drops or one is family[0]):
                     one.first_fit = previous
         return found
