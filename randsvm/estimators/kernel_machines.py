@@ -225,7 +225,7 @@ class KernelClassifier(KernelMachine, Classifier):
     def _classes_of_vectors(self) -> tuple[np.ndarray, int]:
         model: Any = self.model_.model
         if self.model_.model.has_pairs:
-            return self._class_indices[model.own], len(self.classes_)
+            return self._class_indices[model.class_of], len(self.classes_)
         if len(model.b) > 1:
             return super()._classes_of_vectors()[0], 0
         return 1 * (self._in_class_order(model.beta)[:, 0] > 0), 2

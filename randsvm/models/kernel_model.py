@@ -48,8 +48,8 @@ class KernelModel(Model):
     and novelty detection, and the number of classes for one against the rest. For one against one
     it is that number less 1: coefficients y alpha in the pairs of the own class with each other
     class, as in LIBSVM.
-    own : (m,) int64, index of the class of each support vector, ascending, for one against one,
-    where b and `sigmoid` have the order of `decisions.class_pairs`; else None
+    class_of : (m,) int64, index of the class of each support vector, ascending, for one against
+    one, where b and `sigmoid` have the order of `decisions.class_pairs`; else None
     support : (m,) int64, row numbers of the support vectors in the training data; None for a file
     nu : whether the task was nu-svc or nu-svr
     """
@@ -58,31 +58,31 @@ class KernelModel(Model):
     kernel: Kernel
     Z: CsrMatrix
     beta: np.ndarray
-    own: np.ndarray | None = None
+    class_of: np.ndarray | None = None
     support: np.ndarray | None = None
     nu: bool = False
 
     @property
     def has_pairs(self) -> bool:
-        return self.own is not None
+        return self.class_of is not None
 
     @cached_property
-    def groups(self) -> tuple[np.ndarray, np.ndarray]:
-        """Groups of support vectors that have their columns of beta in common.
+    def class_parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The support vectors of each class for one against one, else all in one part.
 
-        starts : (groups + 1,), group g has the support vectors starts[g] to starts[g + 1];
-        columns : (groups, K), the column of f to which each of its columns of beta belongs
+        starts : (parts + 1,), part p has the support vectors starts[p] to starts[p + 1];
+        columns : (parts, K), the column of f to which each column of its beta belongs
         """
-        if self.own is None:
+        if self.class_of is None:
             return np.array([0, len(self.beta)]), np.arange(self.beta.shape[1])[None]
         classes = len(self.labels)
-        starts = np.searchsorted(self.own, np.arange(classes + 1))
+        starts = np.searchsorted(self.class_of, np.arange(classes + 1))
         return starts, decisions.pairs_of_classes(classes)
 
     @property
     def coefficients(self) -> np.ndarray:
         """The coefficient of each support vector in each decision value, (m, columns of f)."""
-        return dense_coefficients(self.beta, *self.groups, len(self.b))
+        return dense_coefficients(self.beta, *self.class_parts, len(self.b))
 
     def properties(self) -> dict[str, Any]:
         kernel = self.kernel
@@ -166,8 +166,8 @@ class KernelModel(Model):
         """
         sums = evaluate_expansions(self._float32, rows.X, rows.extra)
         f = self._f(sums[..., :-1])
-        # The last column has the sum of largest |beta| K of each group. A column of f has the terms
-        # of two groups at most.
+        # The last column has the sum of largest |beta| K of each part. A column of f has the terms
+        # of two parts at most.
         sizes = np.sort(sums[..., -1], axis=0)[-2:].sum(axis=0)
         bound = (1.1 * error * sizes + MAX_OMITTED_SUM)[:, None]
         uncertain = ~(self._is_certain(f, bound) & (error < MAX_RELATIVE_ERROR))
@@ -226,20 +226,20 @@ class KernelModel(Model):
         )
 
     def _expansions(self, kernel_layout: Layout, beta: np.ndarray) -> tuple[Expansion, ...]:
-        """Return the kernel expansion of each group.
+        """Return the kernel expansion of each part.
 
         Each kernel value is computed once and used for all pairs that contain the class. One
         product with the coefficients of all pairs takes K / 2 times as many operations: measured,
         6.8 instead of .8 ns a kernel value with 26 classes, 1.2 instead of .5 with 10.
         """
-        parts = [slice(*ends) for ends in pairwise(self.groups[0].tolist())]
+        parts = [slice(*ends) for ends in pairwise(self.class_parts[0].tolist())]
         return tuple(Expansion(kernel_layout, self.Z[part], beta[part]) for part in parts)
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
-        """Return f, (m, columns). sums : (groups, m, columns of beta)."""
+        """Return f, (m, columns). sums : (parts, m, columns of beta)."""
         f = np.zeros((len(self.b), sums.shape[1]))
-        for columns, of_group in zip(self.groups[1], sums, strict=True):
-            f[columns] += of_group.T
+        for columns, of_part in zip(self.class_parts[1], sums, strict=True):
+            f[columns] += of_part.T
         return f.T + self.b
 
     def _is_certain(self, f: np.ndarray, bound: np.ndarray) -> np.ndarray:
@@ -279,7 +279,7 @@ def dense_coefficients(
 ) -> np.ndarray:
     """Return the coefficient of each term in each of `count` columns of f, (m, count) float64.
 
-    c : (m, K), coefficients of terms; starts, columns : see `KernelModel.groups`
+    c : (m, K), coefficients of terms; starts, columns : see `KernelModel.class_parts`
     """
     found = np.zeros((len(c), count))
     np.put_along_axis(found, np.repeat(columns, np.diff(starts), axis=0), c, axis=1)

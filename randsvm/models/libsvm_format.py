@@ -66,14 +66,14 @@ def write(model: KernelModel, path: str) -> None:
     """
     Z, beta, kernel = model.Z, model.beta, model.kernel
     is_svc, two = model.prediction_type == "svc", len(model.b) == 1
-    own, nr_sv = model.own, None
+    classes, nr_sv = model.class_of, None
     if is_svc and two:
-        own = 1 * (beta[:, 0] <= 0)
-    if own is not None:
+        classes = 1 * (beta[:, 0] <= 0)
+    if classes is not None:
         # LIBSVM's format groups support vectors by class.
-        order = np.argsort(own, kind="stable")
+        order = np.argsort(classes, kind="stable")
         Z, beta = Z[order], beta[order]
-        nr_sv = np.bincount(own, minlength=len(model.labels)).tolist()
+        nr_sv = np.bincount(classes, minlength=len(model.labels)).tolist()
     label = model.int_labels if is_svc else None
     # LIBSVM knows neither words as labels, nor scaling, nor classes one against the rest.
     own_layout = (is_svc and (label is None or nr_sv is None)) or model.scaling is not None
@@ -153,7 +153,7 @@ def read(content: bytes, name: str) -> KernelModel:
         "Z": CsrMatrix(values, np.searchsorted(features, indices), rows.indptr, shape),
         "beta": beta,
         "b": b,
-        "own": np.repeat(np.arange(nr_class), nr_sv or ()) if pairs else None,
+        "class_of": np.repeat(np.arange(nr_class), nr_sv or ()) if pairs else None,
         "density_marks": np.array(marks) if task == "one-class" and marks else None,
         "noise_scale": A[0] if task == "svr" and A else None,
         "sigmoid": np.array([A, B]) if task == "svc" and None not in (A, B) else None,

@@ -46,7 +46,7 @@ class NormalForm:
     signs: the product of <v, s> over `degree[j]` rows s of signs.
     Z : (m, inputs) CSR, or signs of shape (sum of degree, inputs), int8; None for entries
     offset : () or (m,); degree : () of a power, or (m,) of signs
-    c : (m, k), coefficients of the terms; starts, columns : see `KernelModel.groups`
+    c : (m, k), coefficients of the terms; starts, columns : see `KernelModel.class_parts`
     rounding : error of f that rounding explains, relative to the sum of absolute terms
     """
 
@@ -124,7 +124,7 @@ def _scaling(model: Model) -> dict[str, Any]:
     return {"shift": shift, "factor": factor, "unit": scaling.factor is None}
 
 
-def _in_one_group(c: np.ndarray) -> dict[str, Any]:
+def _in_one_part(c: np.ndarray) -> dict[str, Any]:
     """Return the fields of terms whose coefficients have a column for each decision value."""
     return {"c": c, "starts": np.array([0, len(c)]), "columns": np.arange(c.shape[1])[None]}
 
@@ -134,13 +134,13 @@ def _kernel_terms(model: KernelModel, inputs: int, at: np.ndarray) -> dict[str, 
     kernel, shape = model.kernel, (len(model.beta), inputs)
     Z = CsrMatrix(model.Z.data, at[model.Z.indices], model.Z.indptr, shape)
     if kernel.name == "linear":
-        return {"phi": "entry", **_in_one_group(Z.column_products(model.coefficients))}
+        return {"phi": "entry", **_in_one_part(Z.column_products(model.coefficients))}
     if kernel.name not in PHI_OF_KERNELS:
         raise ModelError(
             "expected a kernel of features, linear, poly, rbf or sigmoid, for an export, "
             f"found {kernel.name}"
         )
-    starts, columns = model.groups
+    starts, columns = model.class_parts
     return {
         "phi": PHI_OF_KERNELS[kernel.name],
         "Z": Z,
@@ -158,17 +158,17 @@ def _linear_terms(model: LinearModel, inputs: int, at: np.ndarray) -> dict[str, 
     if mapping is None:
         c = np.zeros((inputs, w.shape[1]))
         c[at] = w
-        return {"phi": "entry", **_in_one_group(c)}
+        return {"phi": "entry", **_in_one_part(c)}
     tables = mapping.over(model.features).tables
     if mapping.kernel == "rbf":
         W, phases, scale = tables
         rows = CsrMatrix.from_dense(np.ascontiguousarray(W.T))
         Z = CsrMatrix(rows.data, at[rows.indices], rows.indptr, (len(w), inputs))
-        fields = {"phi": "cos", "offset": phases, "Z": Z, **_in_one_group(scale * w)}
+        fields = {"phi": "cos", "offset": phases, "Z": Z, **_in_one_part(scale * w)}
     else:
         signs, degree, scales, length = tables
         spread = np.zeros((len(signs), inputs), np.int8)
         spread[:, at] = signs
         c = (scales * float(length) ** degree)[:, None] * w
-        fields = {"phi": "signs", "Z": spread, "degree": degree, **_in_one_group(c)}
+        fields = {"phi": "signs", "Z": spread, "degree": degree, **_in_one_part(c)}
     return {"rounding": RANDOM_FEATURES_ROUNDING, **fields}

@@ -379,7 +379,7 @@ def _joined_pairs(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> di
         "Z": points.X[order],
         "beta": beta[order],
         "support": points.rows[order],
-        "own": points.y[order].astype(np.int64),
+        "class_of": points.y[order].astype(np.int64),
     }
 
 
@@ -458,9 +458,9 @@ class OldModel:
         model, D, numbers = self.model, subtasks.D, self._class_numbers(subtasks.labels)
         matched = self._matches(D)
         classes, row_classes = np.zeros(len(model.beta), np.int64), np.zeros_like(matched.rows)
-        if model.own is not None or len(numbers) == 2:
+        if model.class_of is not None or len(numbers) == 2:
             # Of two classes, the coefficients of the first are positive.
-            classes = 1 * (model.beta[:, 0] < 0) if model.own is None else model.own
+            classes = 1 * (model.beta[:, 0] < 0) if model.class_of is None else model.class_of
             row_classes = numbers[D.labels()[matched.rows].astype(np.int64)]
         rows, vectors = matched.pairs(np.abs(model.beta).max(axis=1), classes, row_classes)
 
@@ -505,8 +505,8 @@ class OldModel:
             return beta[:, first] if beta.shape[1] > 1 else beta[:, 0] * (1 - 2 * first)
         assert second is not None
         i, j = sorted((first, second))
-        of_both = np.where(model.own == i, beta[:, j - 1], 0.0)
-        of_both = np.where(model.own == j, beta[:, i], of_both)
+        of_both = np.where(model.class_of == i, beta[:, j - 1], 0.0)
+        of_both = np.where(model.class_of == j, beta[:, i], of_both)
         return of_both if first == i else -of_both
 
     # --- parameters ------------------------------------------------------------------------

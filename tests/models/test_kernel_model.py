@@ -247,7 +247,7 @@ def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes):
         Z=csr((0, 0), dtype=np.float32),
         beta=np.empty((0, classes - 1)),
         b=np.zeros(pairs),
-        own=np.empty(0, np.int64),
+        class_of=np.empty(0, np.int64),
     )
     f = rng.normal(size=(200, pairs))
     sure = model._is_certain(f, np.full((len(f), 1), 0.5))
@@ -350,7 +350,7 @@ def test_labels_of_rows_in_cells_are_those_in_float64():
         Z=csr(rng.uniform(0, 4, (m, 2)).astype(np.float32)),
         beta=rng.normal(size=(m, K - 1)),
         b=np.array([0.01, -0.02, 0.0]),
-        own=own,
+        class_of=own,
     )
     X = csr(rng.uniform(-1, 5, (1000, 2)).astype(np.float32))
     rows = model.rows(X.indptr, X.indices + np.int32(1), X.data)

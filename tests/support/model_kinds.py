@@ -57,7 +57,7 @@ THREE = ("1", "2", "3")
 PAIRS: dict[str, Any] = {
     "beta": RNG.normal(size=(6, 2)),
     "b": RNG.normal(size=3),
-    "own": np.array([0, 0, 2, 2, 2, 2]),
+    "class_of": np.array([0, 0, 2, 2, 2, 2]),
 }
 SCALED: dict[str, Any] = {"scaling": Scaling("minmax", np.arange(4) / 7, np.arange(1, 5) / 3)}
 SCORES: dict[str, Any] = {
