@@ -357,9 +357,27 @@ def machines_of(model: KernelModel) -> list[tuple[str, int, int | None]]:
     return [(f"{names[i]} against {names[j]}", i, j) for i, j in both]
 
 
+class NearMachine(NamedTuple):
+    """A machine as written, and feasible coefficients near its own.
+
+    losses : (2, 2), see `RowSums`, in the scale of the task
+    rows, beta : (k,), the rows whose feasible coefficients are not 0, and these
+    distance : infeasibility, beyond_bounds and sum_error of MachineObjectives
+    columns : (m, 2), the coefficients of both on the support vectors
+    """
+
+    task: Task
+    losses: np.ndarray
+    rows: SupportVectorRows
+    beta: np.ndarray
+    distance: tuple[float, float, float]
+    columns: np.ndarray
+
+
 class Judge:
     """Computes P and D of a model.
 
+    beta, totals : (m, machines) and (machines,), the coefficients and sum |beta|
     training : the task, and what defines it beside the rows, as in a training
     options : names of the options of `params` that define the problem
     loss : the task with the loss of all machines, with bounds of 1 and without prescribed sums
@@ -371,6 +389,7 @@ class Judge:
         self.certified = is_semidefinite(kernel.name, kernel.coef0)
         self.machines, self.support = machines_of(model), SupportVectors(model)
         self.beta, self.layout = model.coefficients, model.float64_layout
+        self.totals = np.abs(self.beta).sum(axis=0)
         kind = model.prediction_type
         self.training = KernelParams(
             task=f"nu-{kind}" if model.nu else kind,
@@ -399,8 +418,7 @@ class Judge:
             others = int(np.diff(text[0]).max())
             if model.scaling is not None and model.seen is not None:
                 others = len(model.seen)
-        totals = np.abs(self.beta).sum(axis=0)
-        errors = self._errors(rows.X, rows.extra, totals, sizes, others)
+        errors = self._errors(rows.X, rows.extra, self.totals, sizes, others)
         losses, residuals = np.empty((len(self.machines), 2, 2)), np.empty((3, 0))
         for k in range(len(self.machines)):
             own, costs = self._rows_of(k, y, weights)
@@ -477,10 +495,21 @@ class Judge:
             sides = side_weights(self.params.weights, self.model.labels, counts, first, other)
         return task_of(self.training.problem(n, sides))
 
-    def objectives(self, k: int, found: RowSums, pool: ThreadPool) -> MachineObjectives:
-        """Return P of machine k as written, and D of feasible coefficients near its own."""
-        beta, losses = self.beta[:, k], found.losses[k]
-        task, rho = self._task(k, found), 1.0
+    def objectives(
+        self, machines: Sequence[int], found: RowSums, pool: ThreadPool
+    ) -> list[MachineObjectives]:
+        """Return P of some machines as written, and D of feasible coefficients near their own."""
+        near = [self._near(k, found) for k in machines]
+        B = np.hstack([one.columns for one in near])
+        norms, errors = (each.reshape(-1, 2) for each in self._norms(B, found.matches, pool))
+        return [
+            self._objectives(k, one, found, *sums)
+            for k, one, *sums in zip(machines, near, norms, errors, strict=True)
+        ]
+
+    def _near(self, k: int, found: RowSums) -> NearMachine:
+        """Return machine k with feasible coefficients near its own."""
+        beta, losses, task, rho = self.beta[:, k], found.losses[k], self._task(k, found), 1.0
         if task.absolute_sum and task.one_sided:
             # The model of nu-svc is divided by rho, and the sum of alpha was nu n.
             rho = task.absolute_sum / (fsum(np.abs(beta)) or 1.0)
@@ -497,10 +526,17 @@ class Judge:
         # One support vector stands for its group.
         moved = np.zeros(len(beta))
         moved[first] = np.bincount(rows.groups, near, len(first))
-        norms, errors = self._norms(np.column_stack([rho * beta, moved]), found.matches, pool)
+        return NearMachine(
+            task, rho * losses, rows, near, distance, np.column_stack([rho * beta, moved])
+        )
 
+    def _objectives(
+        self, k: int, machine: NearMachine, found: RowSums, norms: np.ndarray, errors: np.ndarray
+    ) -> MachineObjectives:
+        """Return P and D of machine k. norms, errors : (2,), |w|^2 of both columns, and bounds."""
+        task, losses, rows, near, distance, _ = machine
         bounds = np.array(task.bounds if task.one_sided else task.bounds[:1] * 2)
-        lost, most = rho * (bounds @ losses)
+        lost, most = bounds @ losses
         offset = task.coefficient_sum * float(self.model.b[k])
         terms = [lost, offset, norms[0] / 2, task.absolute_sum * task.tube]
         primal, size = fsum(terms), fsum(map(abs, terms))
@@ -570,7 +606,10 @@ class Judge:
             emit(Notice("the precomputed kernel is taken to be positive semidefinite"))
         if not self.certified:
             emit(Notice(f"the {model.kernel.name} kernel has no certificate: P is no bound"))
-        machines = [self.objectives(k, found, pool) for k in range(len(self.machines))]
+        # Machines of all classes have their support vectors in common, those of pairs have few.
+        every = range(len(self.machines))
+        together = [[k] for k in every] if model.has_pairs else [every]
+        machines = [one for some in together for one in self.objectives(some, found, pool)]
         primal, primal_error, dual, dual_error = (
             float(sum(getattr(one, field) for one in machines))
             for field in ("primal", "primal_error", "dual", "dual_error")
