@@ -232,13 +232,15 @@ class Folds(Kind):
 
     metavar = "N[xREPEATS]"
     expected = "folds as 5 or 5x3"
+    number = Whole()
     bounds = "from 2 to 1000, with up to 100 repetitions as 5x3"
 
     def read(self, given: Any) -> tuple[int, int]:
-        if isinstance(given, tuple):
-            return given
-        folds, x, repeats = str(given).partition("x")
-        return int(folds), int(repeats if x else 1)
+        pair = given if isinstance(given, tuple) else (given, 1)
+        if isinstance(given, str) and "x" in given:
+            pair = tuple(given.split("x"))
+        folds, repeats = map(self.number.number, pair)
+        return folds, repeats
 
     def problem(self, value: Any) -> str:
         folds, repeats = value

@@ -4,7 +4,7 @@ import click
 import numpy as np
 import oracle
 import pytest
-from base import KERNEL_NAMES, Choice, KernelParams, Size, option_fields
+from base import KERNEL_NAMES, Choice, KernelParams, Search, Size, option_fields
 from command_parts import KindType
 from learning import learn
 from sklearn.datasets import load_svmlight_file
@@ -81,6 +81,14 @@ def test_a_word_that_is_no_value_of_a_parameter():
     for value in ("auto", "scael"):
         with pytest.raises(ParameterError, match=r"gamma: (expected|must be) a number, "):
             KernelParams(gamma=value)
+
+
+def test_folds_of_python_callers_are_whole_numbers_of_any_type():
+    for given, folds in ((5, (5, 1)), (5.0, (5, 1)), ("5x3", (5, 3)), ((5, 3.0), (5, 3))):
+        assert Search(folds=given).folds == folds
+    for given in ((5,), (5, "a"), "5x", "5x3x2", 2.5):
+        with pytest.raises(ParameterError, match="folds: expected folds as 5 or 5x3"):
+            Search(folds=given)
 
 
 # ---- gamma --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from randsvm.files import STANDARD_OUTPUTS, check_output, create_output, read_wh
 from randsvm.parallel import ThreadPool
 from randsvm.parameters import option
 from randsvm.parameters.option import Choice, Size, option_fields
-from randsvm.parameters.run import Resources
+from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.parameters.svm import KERNEL_NAMES, KernelParams
 from randsvm.svm.linear import LOSSES
