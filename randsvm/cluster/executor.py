@@ -152,7 +152,7 @@ class ClusterExecutor(Executor):
 
     @contextmanager
     def replicated(self, D: Dataset) -> Iterator[Dataset]:  # type: ignore[override]
-        view = D if D.row_mask is None else D.in_memory()
+        view = D if D.row_mask is None else D.copied_to_memory()
         calls = self.worker_pool.concurrent_calls()
         executor = ClusterExecutor(self.worker_pool, view, self.resources, calls)
         # Several threads call at a time; the rows are shared before.

@@ -69,8 +69,8 @@ def shuffled_batches(
     count = math.ceil(max(sum(rows) / BATCH_ROWS, sum(nonzeros) / BATCH_NONZEROS))
     pieces = list[RowRange]()
     for number, m, nnz in zip(numbers, rows, nonzeros, strict=True):
-        # The rows of a single batch are permuted later. A smaller file has smaller ranges, so that
-        # there are always many of them to mix.
+        # With a single batch whole chunks do, since `_batch` permutes its rows. Several batches mix
+        # ranges of rows, which are shorter in a smaller file, so that there are always many.
         few = min(PIECE_ROWS, m * PIECE_NONZEROS // max(nnz, 1), sum(rows) // MIN_PIECES)
         size = max(1, m if count == 1 else few)
         pieces += [(number, at.start, at.stop) for at in slices(m, size)]

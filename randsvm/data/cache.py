@@ -109,7 +109,8 @@ def _written(
     Raises the errors of read_files.
     """
     identity = _identity(paths, options)
-    with ExitStack() as kept_open:
+    # Closes the stream for reading if an error prevents the cache; without one, the store keeps it.
+    with ExitStack() as on_error:
         with create_output(cache) as stream:
             stream.write(MAGIC)
             store = Store(file=ChunkFile(stream, cache, PLACE))
@@ -129,8 +130,8 @@ def _written(
             if _identity(paths, options) != identity:
                 raise TransferError(f"{joint_name(paths)} changed while it was read into {cache}")
             # The name may belong to the cache of another run by now.
-            written = kept_open.enter_context(os.fdopen(os.dup(stream.fileno()), "rb"))
-        kept_open.pop_all()
+            written = on_error.enter_context(os.fdopen(os.dup(stream.fileno()), "rb"))
+        on_error.pop_all()
     return summary, _store(written, cache, table)
 
 

@@ -6,8 +6,8 @@ float32 numbers that a program wrote with the fewest digits.
 Otherwise the values of the chunk are float64. `numbers_of` returns the numbers of the file in
 both cases, so what is computed from these does not depend on which of the two a chunk holds. Only
 the steps of sgd and the features of a `mapping` use the stored values.
-Integers with one power of ten for each column would represent fewer data sets: 12 of 16 real ones
-have numbers of 6 or 7 digits of any size.
+The alternative, integers with one power of ten for each column, would represent fewer data sets: 12
+of 16 real ones have numbers of 6 or 7 digits of any size.
 
 This module does not know the text format or the meaning of a row.
 """
@@ -113,7 +113,7 @@ def join_chunks(parts: Sequence[RawChunk]) -> RawChunk:
         np.concatenate([p.y for p in parts]),
         np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
         np.concatenate([p.indices for p in parts]),
-        # Some rows of a block or a chunk may stand for their numbers where not all do.
+        # float32 values may do for these rows where they did not for all rows of a part.
         values if values.dtype == np.float32 else as_stored(values),
         join_weights([(len(p.y), p.weights) for p in parts]),
     )
@@ -136,8 +136,9 @@ def cut_chunks(
         while at < len(part.y):
             to = len(part.y)
             if split:
-                last = part.indptr[at] + nonzeros - nnz
-                by_nonzeros = at + 1 + int(np.searchsorted(part.indptr[at + 1 :], last))
+                # The chunk ends with the row that reaches `full`, the place of its last nonzero.
+                full = part.indptr[at] + nonzeros - nnz
+                by_nonzeros = at + 1 + int(np.searchsorted(part.indptr[at + 1 :], full))
                 to = min(to, at + rows - m, by_nonzeros)
             held.append(part.part(at, to))
             m, nnz = m + to - at, nnz + len(held[-1].values)

@@ -22,7 +22,10 @@ MISSING_WORDS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
 
 
 class Frame(str):
-    """A data frame of pandas or a table of pyarrow under a name, in place of that of a file."""
+    """A data frame of pandas or a table of pyarrow where functions expect the path of a file.
+
+    Its text is its name in messages.
+    """
 
     rows: Any
 

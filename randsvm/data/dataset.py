@@ -83,8 +83,8 @@ class FeatureMap(Protocol):
 class Dataset:
     """The training set D: its shards, random rows, and `map` over the shards.
 
-    n, d, nnz: the numbers of rows, distinct features and nonzeros. nnz is an estimate for some
-    of the rows, and an upper bound for scaled ones.
+    n, d, nnz: the numbers of rows, distinct features and nonzeros. In a view of some rows nnz is an
+    estimate, and in a scaled one an upper bound.
 
     targets : (classes,) float64, the value of y for each class number (see `relabel`); None: y as
     stored.
@@ -124,6 +124,7 @@ class Dataset:
         chosen = mask
         if self.row_mask is not None:
             chosen = self.row_mask.copy()
+            # `mask` has an entry for each row that this view has.
             chosen[chosen] = mask
         n = int(mask.sum())
         view = self._copy_with(
@@ -158,7 +159,7 @@ class Dataset:
         parts = self.executor.map(self.stored, shards)
         return cut_chunks(parts, CHUNK_ROWS, COPIED_NONZEROS, split=False)
 
-    def in_memory(self) -> Dataset:
+    def copied_to_memory(self) -> Dataset:
         """Return a view with the same rows copied to full chunks in memory."""
         return self.regrouped(sys.maxsize, None)
 
@@ -456,16 +457,16 @@ def fitted_scaling(D: Dataset, name: str, zero_based: bool = False) -> Scaling:
     """
     if name == "unit":
         return Scaling(name)
-    found = statistics_of(D)
+    features = statistics_of(D)
     # A zero may be written or omitted, also in a feature that is 0 in all rows.
-    is_sparse = found.nonzeros.sum() < SPARSE * found.n * np.count_nonzero(found.nonzeros)
-    centred = found.nonzeros >= SPARSE * found.n * is_sparse
+    is_sparse = features.nonzeros.sum() < SPARSE * features.n * np.count_nonzero(features.nonzeros)
+    centred = (features.nonzeros >= SPARSE * features.n) | (not is_sparse)
     if D.summary.columns is not None:
         for column, start in D.summary.columns.with_starts(zero_based):
             if column.categories is not None:
                 first, last = np.searchsorted(D.summary.features, (start, start + column.width))
                 centred[first:last] = False
-    return Scaling.fitted(name, found, centred)
+    return Scaling.fitted(name, features, centred)
 
 
 def statistics_of(D: Dataset) -> Statistics:

@@ -93,6 +93,7 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, Store]:
     size = max(1, min(ROWS_AT_ONCE, n * options.chunk_nonzeros // max(whole.nonzeros, 1)))
     for chunk in found.chunks(map(block, slices(n, size))):
         begin, end = end, end + chunk.rows
+        # Until a row of weight 0 is read, chunks have consecutive rows of the arrays: no copies.
         kept.append(chunk if found.zero_weights else whole.some(begin, end))
     summary = found.summary(labels)
     if found.zero_weights and not (options.any_label or all(summary.counts)):

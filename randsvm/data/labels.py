@@ -32,9 +32,10 @@ class LabelTable:
     ) -> None:
         """Begin a table with `labels`.
 
-        closed: no other labels are allowed. any_label: every label is allowed, also `?` and mixed
-        numbers and names, for data whose labels are not learned. With both `unlabelled` and
-        `any_label`, rows with other labels than `labels` count as unlabelled.
+        unlabelled: rows may have the label `?`. closed: no other labels are allowed. any_label:
+        every label is allowed, also `?` and mixed numbers and names, for data whose labels are not
+        learned. With `any_label`, `unlabelled` and labels of a model, rows with other labels than
+        these count as unlabelled.
         """
         self.path = path
         self.any_label = any_label
@@ -46,6 +47,7 @@ class LabelTable:
         self._classes: dict[int | str, int] = {}
         self._ignores_others = False
         self.ignored_label: str | None = None
+        # The table takes in the labels of a model like those of a file, before it is closed.
         for label in labels:
             self.number(Spelling(label, 0, 0))
         self.closed = closed

@@ -22,30 +22,31 @@ class Matches:
 
     groups : (m,) int64, the group of each row of the matrix; NOT_FOUND if D cannot have the row.
     rows : (k,) int64, the rows of D that equal a row of the matrix, ascending.
-    found : (k,) int64, the groups of these rows.
+    row_groups : (k,) int64, the groups of these rows.
     """
 
     groups: np.ndarray
     rows: np.ndarray
-    found: np.ndarray
+    row_groups: np.ndarray
 
     def pairs(
-        self, sizes: np.ndarray, kinds: np.ndarray, others: np.ndarray
+        self, sizes: np.ndarray, kinds: np.ndarray, row_kinds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return rows of D, ascending, and the matched row of the matrix for each.
 
         Each row is used once. sizes : (m,), rows of the matrix with larger sizes are matched first,
-        and rows of size 0 never. kinds, others : (m,) and (k,) integers from 0, or bool: a row of
-        the matrix and a row of D are matched only if these are equal.
+        and rows of size 0 never. kinds, row_kinds : (m,) and (k,) integers from 0, or bool, of the
+        rows of the matrix and of `rows`: two rows are matched only if these are equal.
         """
-        there = np.flatnonzero((sizes > 0) & (self.groups != NOT_FOUND))
-        there = there[np.argsort(-sizes[there], kind="stable")]
-        count = 1 + int(max(kinds.max(initial=0), others.max(initial=0)))
-        keys = _with_occurrence(count * self.groups[there] + kinds[there])
-        wanted = _with_occurrence(count * self.found + others)
-        _, at, of = np.intersect1d(keys, wanted, True, return_indices=True)
-        order = np.argsort(of)
-        return self.rows[of[order]], there[at[order]]
+        usable = np.flatnonzero((sizes > 0) & (self.groups != NOT_FOUND))
+        usable = usable[np.argsort(-sizes[usable], kind="stable")]
+        count = 1 + int(max(kinds.max(initial=0), row_kinds.max(initial=0)))
+        # The first of several equal rows of the matrix gets the first of those of D, and so on.
+        keys = _with_occurrence(count * self.groups[usable] + kinds[usable])
+        row_keys = _with_occurrence(count * self.row_groups + row_kinds)
+        _, matched, matched_rows = np.intersect1d(keys, row_keys, True, return_indices=True)
+        order = np.argsort(matched_rows)
+        return self.rows[matched_rows[order]], usable[matched[order]]
 
 
 def matches(D: Dataset, Z: CsrMatrix, features: np.ndarray) -> Matches:

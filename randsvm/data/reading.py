@@ -98,12 +98,12 @@ class ParseOptions:
 class FirstPass:
     """Makes chunks of blocks of rows, whatever their source, and sums them up.
 
+    known: the labels of files, whose path is that of the current file; None: there are no files.
     classes: whether y has class numbers. written: the largest feature index in the data. last: the
     largest number of a row of a precomputed kernel, and its file.
     """
 
     def __init__(self, options: ParseOptions, known: LabelTable | None = None) -> None:
-        """known: its path is that of the file of the current block; None: there are no files."""
         self.options, self.known, self.classes = options, known, options.labels == "class"
         self.n = self.nnz = self.queries = self.zero_weights = self.written = 0
         self.weight, self.last = 0.0, (Spelling("0", 1, 1), "")
@@ -112,9 +112,10 @@ class FirstPass:
         # The number of rows of each class, and the sum of their weights.
         self.of_classes = np.zeros((2, 0))
         self.features = np.empty(0, np.int32)
+        # The groups of the rows of each block.
         self.groups: list[np.ndarray] = []
-        # The number of each text of the column of groups, in order of appearance.
-        self.numbers: dict[str, int] = {}
+        # The group of each text of the column of groups, in order of appearance.
+        self.group_of: dict[str, int] = {}
 
     def chunks(self, blocks: Iterable[ParsedRows]) -> Iterator[RawChunk]:
         """Yield the rows of `labelled_blocks`, without those of weight 0."""
@@ -129,9 +130,9 @@ class FirstPass:
         self.zero_weights += len(whole) - len(block)
         self.queries += block.queries
         for text in whole.keys or ():
-            self.numbers.setdefault(text, len(self.numbers))
+            self.group_of.setdefault(text, len(self.group_of))
         if block.keys is not None:
-            self.groups.append(np.array([self.numbers[text] for text in block.keys], np.int64))
+            self.groups.append(np.array([self.group_of[text] for text in block.keys], np.int64))
         elif block.groups is not None:
             self.groups.append(block.groups)
         # Columns of kernel values are those of all rows of the file.
@@ -147,8 +148,8 @@ class FirstPass:
             numbers = row_numbers(block.indptr, block.indices, block.values)
             self.features = sorted_union(self.features, np.unique(numbers).astype(np.int32))
             self.written = max(self.written, int(block.features[-1]))
-            found = block.number, self.known.path
-            self.last = max(self.last, found, key=lambda one: int(one[0].text))
+            largest = block.number, self.known.path
+            self.last = max(self.last, largest, key=lambda number: int(number[0].text))
 
     def _add(self, chunk: RawChunk) -> None:
         self.n += len(chunk.y)
@@ -160,6 +161,7 @@ class FirstPass:
         self.weight += float(weights.sum())
         if self.classes:
             y, seen = chunk.y.astype(np.int64), self.of_classes.shape[1]
+            # bincount counts rows without weights; a chunk may have new classes, beyond `seen`.
             more = np.array([np.bincount(y, of_rows, seen) for of_rows in (None, weights)])
             more[:, :seen] += self.of_classes
             self.of_classes = more
@@ -213,8 +215,10 @@ def labelled_blocks(
         known.path = path
         with closing(read(path, watch=listener, **options)) as blocks:
             for block in blocks:
-                own = block if weights is None else weights.of(block)
-                yield own if options["labels"] == "number" else replace(own, y=known.classes(own))
+                rows = block if weights is None else weights.of(block)
+                yield (
+                    rows if options["labels"] == "number" else replace(rows, y=known.classes(rows))
+                )
     if weights is not None:
         weights.check_end()
 
@@ -222,7 +226,8 @@ def labelled_blocks(
 def with_progress(paths: Sequence[str], watch: Watch) -> Iterator[tuple[str, Watch]]:
     """Yield each file, and the listener of its events, which reports the progress of all files."""
     sizes = [size_of(path) for path in paths]
-    total, before = None if None in sizes else sum(filter(None, sizes)), 0
+    total = None if None in sizes else sum(filter(None, sizes))
+    before = 0
 
     def listener(event: object) -> None:
         if isinstance(event, Progress) and len(paths) > 1 and event.stage == "reading":

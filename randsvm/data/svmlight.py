@@ -133,9 +133,9 @@ def read_blocks(
 
     Memory: two blocks of text more than threads, and their rows. A line longer than a block (up to
     LONGEST_LINE) makes a longer block. Raises DataError for the first bad line of the file, after
-    all rows before that line are yielded, so that a caller that checks labels finds a bad label
-    before that line first. The last block before an error may have no rows and only the spelling of
-    the bad row.
+    all rows before that line are yielded, so that a caller that checks labels reports a bad label
+    of an earlier line instead. The label of the bad line itself is checked first, too: its spelling
+    is in the last block, which may have no rows.
     prompt: yield the rows of a pipe as they arrive, parsed by this thread, not when a block is
     full. unlabelled, dialect: see parse_piece.
     """
@@ -232,6 +232,7 @@ def pieces(
             position.check_end(path)
         filled = held + count
         cut = end_of_records(block, filled) if count else filled
+        # No record ends in the first `longest` bytes and the byte after them.
         if filled > longest and not end_of_records(block, longest + 1):
             raise LineTooLongError(longest)
         if count and not cut:

@@ -178,7 +178,7 @@ class _Batch:
         if bad.any():
             row = int(bad.argmax())
             value = self.arrays[place][row].as_py()
-            found = quoted(value) if isinstance(value, str) and value else value or "none"
+            found = quoted(value) if isinstance(value, str) and value else (value or "none")
             problem = f"expected {expected} in column {quoted(self.names[place])}, found {found}"
             self.faults.append((row, place, problem + hint))
 
@@ -595,6 +595,7 @@ def exact_sums(values: np.ndarray) -> list[int]:
     """
     fractions, exponents = np.frexp(np.where(np.isfinite(values), values, 0))
     whole = np.ldexp(fractions, 53).astype(np.int64)
+    # A value is whole * 2 ** (exponent - 53). Those of a row with one exponent are summed together.
     lowest = int(exponents.min(initial=0))
     width = int(exponents.max(initial=0)) - lowest + 1
     at = exponents - lowest + width * np.arange(len(values))[:, None]
@@ -729,15 +730,15 @@ def _learn_file(
     def contents(batch: _Batch) -> tuple[int, list[tuple[int, int, list[tuple[str, int]]]]]:
         """Return for each column the number of its numbers, their sum, and its texts with rows."""
         values = batch.numbers(numeric, missing)
-        is_text = np.isnan(values)
-        counts = (batch.rows - is_text.sum(axis=1)).tolist()
+        have_text = np.isnan(values)
+        counts = (batch.rows - have_text.sum(axis=1)).tolist()
         sums = exact_sums(values) if has_sums else [0] * len(values)
-        numbers = dict(zip(numeric, zip(counts, sums, is_text, strict=True), strict=True))
-        every, content = np.ones(batch.rows, bool), []
+        numbers = dict(zip(numeric, zip(counts, sums, have_text, strict=True), strict=True))
+        all_texts, content = np.ones(batch.rows, bool), []
         for place in places:
-            count, total, is_other = numbers.get(place, (0, 0, every))
+            count, total, is_text = numbers.get(place, (0, 0, all_texts))
             has_texts = count + batch.arrays[place].null_count < batch.rows
-            texts = _first_rows(batch, place, np.flatnonzero(is_other)) if has_texts else []
+            texts = _first_rows(batch, place, np.flatnonzero(is_text)) if has_texts else []
             content.append((count, total, texts))
         return batch.rows, content
 
@@ -756,12 +757,13 @@ def _learn_file(
 
 def _first_rows(batch: _Batch, place: int, rows: np.ndarray | None = None) -> list[tuple[str, int]]:
     """Return the different texts of some rows, or all, with their first rows, in that order."""
-    every = np.arange(batch.rows) if rows is None else rows
-    if not len(every):
+    chosen = np.arange(batch.rows) if rows is None else rows
+    if not len(chosen):
         return []
-    codes, texts = batch.texts(place, None if len(every) == batch.rows else every)
+    codes, texts = batch.texts(place, None if len(chosen) == batch.rows else chosen)
     first = np.full(len(texts), batch.rows)
-    first[codes[::-1]] = every[::-1]
+    # The rows come in reverse, since of several with one code the last assignment stays.
+    first[codes[::-1]] = chosen[::-1]
     found: dict[str, int] = {}
     for code in np.argsort(first).tolist():
         found.setdefault(texts[code], int(first[code]))

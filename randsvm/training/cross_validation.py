@@ -208,7 +208,7 @@ def subset_of(D: Dataset, rows: int, seed: int) -> Dataset:
         return D
     some = D.subset(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
     # Whether rows are copied depends on the data alone: --memory changes no result.
-    return some.in_memory() if _is_small(some) else some
+    return some.copied_to_memory() if _is_small(some) else some
 
 
 def rows_of_groups(D: Dataset, groups: int, seed: int) -> int:

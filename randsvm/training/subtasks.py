@@ -225,7 +225,7 @@ class Subtasks:
             return Subtask(pair, problem, name, is_only, rows, self.matrix)
         D, rows = self.group_rows().pair(first, other)
         if D.n <= MAX_MATRIX_ROWS:
-            D = D.single_threaded().in_memory()
+            D = D.single_threaded().copied_to_memory()
         if self.D.own_weights is not None:
             D = D.reweighted(self.D.own_weights[rows])
         return Subtask(D, problem, name, is_only, rows)

@@ -39,7 +39,7 @@ def test_a_row_with_a_feature_that_the_data_lacks_is_not_matched(tmp_path):
     with open_rows(tmp_path / "data") as D:
         found = matches(D, Z, np.array([1, 2, 7], np.int32))
     assert found.groups[0] == NOT_FOUND
-    assert found.groups[[2, 1]].tolist() == found.found.tolist()
+    assert found.groups[[2, 1]].tolist() == found.row_groups.tolist()
 
 
 def test_stored_zeros_do_not_affect_matching(tmp_path):
@@ -47,4 +47,4 @@ def test_stored_zeros_do_not_affect_matching(tmp_path):
     Z = sparse.csr_matrix((np.array([5, 0, 0], np.float32), [1, 2, 3], [0, 3]), shape=(1, 4))
     with open_rows(tmp_path / "data") as D:
         found = matches(D, Z, np.array([1, 2, 3, 9], np.int32))
-    assert found.rows.tolist() == [0] and found.groups.tolist() == found.found.tolist()
+    assert found.rows.tolist() == [0] and found.groups.tolist() == found.row_groups.tolist()

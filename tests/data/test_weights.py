@@ -116,7 +116,7 @@ def test_every_view_has_the_weights_of_its_rows(weighted):
     other = weighted.reweighted(np.arange(1, 31) / 8)  # in place of those of the rows
     part, other_part = weighted.subset(mask), other.subset(mask)
     spilled = part.regrouped(0, None)
-    for view in (weighted, part, part.subset(np.arange(20) > 4), part.in_memory(),
+    for view in (weighted, part, part.subset(np.arange(20) > 4), part.copied_to_memory(),
                  spilled, weighted.single_threaded()):  # fmt: skip
         check(view, 0.5)
     spilled.store.close()
