@@ -409,13 +409,13 @@ class Judge:
 
     def sums(self, block: ParsedRows, part: slice) -> RowSums:
         """Return the sums over the rows `part` of a block."""
-        model, text = self.model, csr_rows(block, part)
+        model, (indptr, indices, values) = self.model, csr_rows(block, part)
         assert block.weights is not None, "RowFiles gives all rows weights"
-        rows, y, weights = model.rows(*text), block.y[part], block.weights[part]
+        rows, y, weights = model.rows(indptr, indices, values), block.y[part], block.weights[part]
         f, sizes = model.decision_and_sizes(rows.X, rows.extra)
         others = 0
         if rows.extra.any():
-            others = int(np.diff(text[0]).max())
+            others = int(np.diff(indptr).max())
             if model.scaling is not None and model.seen is not None:
                 others = len(model.seen)
         errors = self._errors(rows.X, rows.extra, self.totals, sizes, others)
@@ -430,10 +430,10 @@ class Judge:
         counts = np.array([weights.sum()])
         if self.loss.one_sided:
             counts = np.bincount(y.astype(np.int64), weights, len(model.labels))
-        numbers = row_numbers(*text) if model.has_row_numbers else None
+        numbers = row_numbers(indptr, indices, values) if model.has_row_numbers else None
         if model.has_row_numbers:
             # As in the training, objectives of one-class do not count as 0 then.
-            diagonal, largest = 0.0, np.abs(text[2][text[1] != 0])
+            diagonal, largest = 0.0, np.abs(values[indices != 0])
         else:
             with np.errstate(over="ignore"):
                 largest = model.kernel.diagonal(squared_norms(rows.X) + rows.extra)

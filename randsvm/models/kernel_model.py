@@ -209,10 +209,12 @@ class KernelModel(Model):
 
     @cached_property
     def _float32_layout(self) -> Layout:
-        Z, sums = self.Z, self.beta.shape[1] + 1
-        m = Z.shape[0]
+        Z, m, sums = self.Z, len(self.beta), self.beta.shape[1] + 1
         total = float(np.abs(self.beta).max(axis=1, initial=0.0).sum())
-        some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES // 8))
+        # The speed is tried with at most so many of the support vectors in place of the rows, and
+        # of the centres.
+        limits = SLICE_ROWS, BLOCK_CENTRES // 8
+        rows, centres = (Z[:: max(1, -(-m // most))] for most in limits)
         return choose_layout(
             self.kernel,
             (*Z.shape, Z.nnz),
@@ -220,7 +222,7 @@ class KernelModel(Model):
             sample=Z,
             reads_nonzeros=True,
             profits=lambda cells: (
-                m > BLOCK_CENTRES and total > 0 and cells.profits(some, fewer, sums)
+                m > BLOCK_CENTRES and total > 0 and cells.profits(rows, centres, sums)
             ),
             cutoff=max(log(total / MAX_OMITTED_SUM), 0.0) if total > 0 else 0.0,
         )

@@ -209,7 +209,7 @@ class _FilePrediction:
         self.names = _written_labels(model, params.labels)
         if rows.kept or params.probabilities or params.coverage is not None:
             self.names = tuple(written_record([name], self.between) for name in self.names)
-        columns, self.header, self.written = self._form()
+        columns, self.header, self.lines_of = self._form()
         if rows.kept:
             kept = [written_record([name], self.between) for name in rows.kept]
             self.header = self.between.join([*kept, *columns]) + "\n"
@@ -217,7 +217,7 @@ class _FilePrediction:
     def parts(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
         """Yield the predictions of consecutive rows, and the columns that --keep copies."""
         # The progress of the reader before each block. The reader is some blocks ahead.
-        read: list[Any] = [Progress("predicting", 0, None, "B")]
+        progress: list[Any] = [Progress("predicting", 0, None, "B")]
         work = partial(predicted_rows, self.model, self.params, self.largest)
         with ExitStack() as stack:
             if self.resources.cluster is None:
@@ -229,14 +229,16 @@ class _FilePrediction:
                 from randsvm.cluster.executor import calls_on
 
                 in_order = stack.enter_context(calls_on(self.resources.cluster, self.model))
-            for number, block in enumerate(self.rows.blocks(read.append, self.resources.threads)):
+            for number, block in enumerate(
+                self.rows.blocks(progress.append, self.resources.threads)
+            ):
                 parts = list(slices(len(block), self.model.rows_at_once))
                 calls = (partial(work, *csr_rows(block, part)) for part in parts)
                 for part, found in zip(parts, in_order(calls), strict=True):
                     self._add(found, block, part)
                     yield found, None if block.keys is None else block.keys[part]
                     # The predicted rows of the block are this share of the way between both.
-                    before, after = read[number], read[min(number + 1, len(read) - 1)]
+                    before, after = progress[number], progress[min(number + 1, len(progress) - 1)]
                     share = min(1.0, part.stop / len(block))
                     done = before.done + share * (after.done - before.done)
                     emit(after._replace(stage="predicting", done=int(done)))
@@ -299,7 +301,7 @@ class _FilePrediction:
 
     def lines(self, rows: PredictedRows, keys: list[str] | None) -> bytes:
         """Return the lines of some rows. keys : the kept fields of each row, as written."""
-        lines = self.written(rows)
+        lines = self.lines_of(rows)
         if keys is not None:
             lines = [self.between.join(fields) for fields in zip(keys, lines, strict=True)]
         return files.encoded("\n".join([*lines, ""]))

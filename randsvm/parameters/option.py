@@ -252,7 +252,7 @@ class Folds(Kind):
         return str(folds) if repeats == 1 else f"{folds}x{repeats}"
 
 
-class Numbers(Number):
+class NumberOrGrid(Number):
     """A number or a power such as 2^-5; several of these, separated by commas, which a search
     varies; a range first:last:step, where each value is the one before times step; or a word.
 
@@ -415,7 +415,7 @@ Grid: TypeAlias = "tuple[tuple[str, tuple[float, ...] | str], ...]"
 
 def grid_values(spec: Option, several: tuple[float, ...] | str) -> tuple[float, ...]:
     """Return the values of an option in a grid."""
-    assert isinstance(spec.kind, Numbers)
+    assert isinstance(spec.kind, NumberOrGrid)
     return spec.kind.auto if isinstance(several, str) else several
 
 
@@ -500,7 +500,7 @@ def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:
         f.name
         for group in groups
         for f, spec in option_fields(group)
-        if isinstance(spec.kind, Numbers)
+        if isinstance(spec.kind, NumberOrGrid)
     ]
     return tuple(
         (name, given[name])

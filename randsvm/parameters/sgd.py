@@ -11,7 +11,7 @@ from randsvm.parameters.option import (
     Choice,
     Flag,
     Number,
-    Numbers,
+    NumberOrGrid,
     Path,
     RowsOrTime,
     Whole,
@@ -105,7 +105,7 @@ class SgdParams(MachineParams):
     )
     lambda_: float | None = option(
         None,
-        Numbers("> 0 and finite"),
+        NumberOrGrid("> 0 and finite"),
         "--lambda",
         help="lambda = 1/(C n), instead of -c; several values are searched, too.  [default: -c 1]",
         brief="lambda = 1/(C n), instead of -c.",

@@ -19,7 +19,7 @@ from randsvm.parameters.option import (
     Choice,
     Flag,
     Number,
-    Numbers,
+    NumberOrGrid,
     Option,
     Options,
     Switch,
@@ -230,7 +230,7 @@ class MachineParams(Options):
     )
     gamma: float | str | None = option(
         None,
-        Numbers(">= 0 and finite", SCALE, auto=GAMMAS),
+        NumberOrGrid(">= 0 and finite", SCALE, auto=GAMMAS),
         "-g",
         "--gamma",
         help="gamma of poly, rbf and sigmoid; scale: 1/(d variance of all values); auto: as -c "
@@ -246,7 +246,7 @@ class MachineParams(Options):
     )
     C: float | None = option(
         None,
-        Numbers("> 0 and finite", auto=COSTS),
+        NumberOrGrid("> 0 and finite", auto=COSTS),
         "-c",
         "--cost",
         help="C, the cost of a violation; C = 1/(lambda n) for n rows. Several values, as 1,2,8 or "
@@ -257,7 +257,7 @@ class MachineParams(Options):
     )
     epsilon: float = option(
         0.1,
-        Numbers(">= 0 and finite"),
+        NumberOrGrid(">= 0 and finite"),
         "-p",
         "--epsilon",
         help="Half width of the tube of -s svr without loss.",
@@ -265,7 +265,7 @@ class MachineParams(Options):
     )
     nu: float | None = option(
         None,
-        Numbers("> 0 and <= 1"),
+        NumberOrGrid("> 0 and <= 1"),
         "-n",
         "--nu",
         help="Share of the rows that -s one-class may leave outside.  [default: the share that "

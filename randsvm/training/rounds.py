@@ -456,6 +456,7 @@ class Rounds:
         lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
         `first_solution_by`.
         """
+        # `interrupt_at` and `_scans` read these during the rounds.
         self.first_solution_by, self.tolerance = first_solution_by, self.subtask.problem.tolerance
         try:
             with self.clock.until(self.interrupt_at), closing(self._scans()) as rounds:
@@ -708,6 +709,7 @@ class Rounds:
         end, stop, machine = self.share_end + RESERVED_SECONDS, self.job.stop, found.SV
         found = self._evaluate(found, self.clock, end)
         if isinstance(machine, ReducedMachine):
+            # With a number of support vectors, --reduce takes the gap that they have.
             asked = stop.wanted_gap if stop.reduced_size is None else None
             if machine.full is None or asked is None or not found.certificate.gap > asked:
                 return found
