@@ -151,6 +151,7 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
     weight = float(m) if points.weights is None else float(points.weights.sum())
     share = weight / scan.total_weight
     K = scan.gram(points, centred=not task.coefficient_sum)
+    # h of svm/subproblem_qp.py with g = 0: y, or 0 for nu-SVC, whose epsilon is 1.
     h = y - task.epsilon * np.sign(y) * task.one_sided
     half = min(task.absolute_sum / 2 * share, float(upper.sum()), float(-lower.sum()))
     sums = (half, half) if task.absolute_sum else (task.coefficient_sum * share,)
@@ -187,6 +188,7 @@ def feasible_step(scan: Scan, absolute_sum: float = 0.0) -> tuple[Step, WorkingS
     beta = clipped(scan.beta, lower, upper)
     for side in (beta > 0, beta < 0) if task.absolute_sum else ():
         beta[side] *= min(1.0, task.absolute_sum / 2 / (abs(beta[side].sum()) or 1.0))
+    # First to the least sum of all |beta|, then to the sums that the task prescribes.
     if not task.coefficient_sum:
         task = replace(task, absolute_sum=task.absolute_sum or absolute_sum)
     if abs(beta).sum() < (1 - SUM_ROUNDING) * (task.coefficient_sum or task.absolute_sum):

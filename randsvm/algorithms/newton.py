@@ -162,7 +162,7 @@ class _Problem:
         # The weight of a constant column is 0 at the optimum, as b is free.
         self.variance = np.where(variance > CONSTANT * square, variance, 1.0)
         self.y, weights = objective.binary(D.labels(), D.weights(), k)
-        # A class of weight 0 has no losses; the coefficients of its rows are divided by C.
+        # A class of weight 0 has no losses. Coefficients are divided by C, so it is not 0.
         self.C = np.maximum(C * weights, np.finfo(float).tiny)
         self.beta0, self.beta, self.second = np.zeros((3, D.n))
         self.kept: dict[int, list[tuple[Matrix, np.ndarray]]] = {}
@@ -219,8 +219,10 @@ class _Problem:
         return x
 
     def _preconditioned(self, r: np.ndarray, curvature: float, ridge: float) -> np.ndarray:
-        """Return r divided by the diagonal of the Hessian for columns of mean 0, whose offset is
-        b + <mean, w>."""
+        """Return r divided by the diagonal of the Hessian for columns of mean 0.
+
+        f = <x - mean, w> + (b + <mean, w>): with such columns the offset is b + <mean, w>.
+        """
         w = (r[:-1] - self.mean * r[-1]) / (1 + curvature * self.variance)
         return np.append(w, r[-1] / (curvature + ridge) - self.mean @ w)
 
@@ -245,9 +247,10 @@ class _Problem:
     def _evaluate(self, u: np.ndarray) -> _Point:
         """Return the point u, and keep the coefficients and second derivatives there."""
         w, b = u[:-1], float(u[-1])
-        found = sum(self.D.map(lambda shard: self._sums(shard, w, b)), start=np.zeros(()))
-        (loss, smoothed), (proximal, curvature) = found[:2].tolist()
-        (size, value, square), products = found[2:5], found[5:]
+        sums = sum(self.D.map(lambda shard: self._sums(shard, w, b)), start=np.zeros(()))
+        (loss, smoothed), (proximal, curvature) = sums[:2].tolist()
+        # Two numbers each, of the coefficients above 0 and of those below.
+        (size, value, square), products = sums[2:5], sums[5:]
         shorter = np.ones(2)
         if self.bias:
             # Feasible coefficients have the sum 0. The larger side is scaled down.

@@ -55,9 +55,9 @@ from randsvm.svm.working_set import (
 SUBSET_FACTOR = 3.0
 # A holds the rows that are at most ERRORS times the error of f0 beyond the margin. 1.7 balances two
 # costs: a support vector outside of A costs n kernel values for each change of its coefficient, and
-# a row of A one for each change of any coefficient. They are equal at the distance where a row is a
-# support vector with the probability 1/22. If the error is normal, that is 1.7 errors beyond the
-# margin.
+# a row of A costs one kernel value for each change of any coefficient. Both costs are equal for a
+# row that is a support vector with the probability 1/22. If the error is normal, such a row is 1.7
+# errors beyond the margin.
 ERRORS = 1.7
 # The error is measured on the audit rows nearest to the margin: one in NEAREST_SHARE of them.
 NEAREST_SHARE = 8
@@ -244,7 +244,8 @@ def train_on_inner_set(
 
     A solution over A is one over D unless rows outside of A violate; these join A. Where A holds
     many of the rows, D takes its place. `solve_part` also returns the machine with which D is
-    scanned: the solution, or its reduction to few support vectors.
+    scanned: the solution, or its reduction to few support vectors. Without `start` there is no
+    solution before the first A is solved.
     """
     step, error = estimate_from_subsets(run, solve_part)      # f0 = mean of svmlearn(2 subsets)
     step = start(run.scan)[0] if start else step
@@ -262,7 +263,7 @@ def train_on_inner_set(
         yield SV, V
         tau /= 2
         A = sorted_union(A, run.scan.near_margin(tau))        #     A = A + {rows: y f < 1 + tau}
-    if solution is None or machine is not solution:
+    if solution is None or machine is not solution:           # D was not scanned with SV
         run.scan.make_step(run.scan.step_to(solution))
     yield from train_certified(run, r, unchanged if solution is not None else None)
 # fmt: on

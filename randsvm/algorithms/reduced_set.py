@@ -223,6 +223,7 @@ def objective(
     diagonal = basis.layout.kernel.diagonal(squared_norms(basis.X))
     largest = float(np.abs(diagonal).max(initial=1.0))
     furthest = float(np.abs(values.labels).max()) + largest * float(1 + np.abs(ab).sum())
+    # Bounds of the sums of a shard in each column: of the hessian, the gradient and the losses.
     bounds = np.repeat([largest**2 / h, largest, furthest], [m + 1, 1, 1])
     bounds *= values.total_weight * max(task.bounds)
     grid = 2.0 ** (np.ceil(np.log2(bounds)) - EXACT_BITS)
@@ -245,7 +246,7 @@ def minimise(
     """
     M = scipy.linalg.block_diag(L, 1.0)
     x = M.T @ np.append(a, b)                                # |w|^2 = v'v, x = (v, b)
-    norm = np.append(np.ones(len(a)), 0.0)
+    penalised = np.append(np.ones(len(a)), 0.0)              # v is part of |w|^2, b is not
     lowest, best = np.inf, np.append(a, b)
     for width in WIDTHS:
         step, part, last = np.zeros_like(x), 1.0, np.inf
@@ -253,7 +254,7 @@ def minimise(
             new = x + part * step
             ab = scipy.linalg.solve_triangular(M, new, lower=True, trans="T")
             exact, smoothed, gradient, H = P(ab, width * unit)
-            half = float(norm @ new**2) / 2
+            half = float(penalised @ new**2) / 2
             if exact + half < lowest:
                 lowest, best = exact + half, ab
             value = smoothed + half
@@ -261,10 +262,10 @@ def minimise(
                 part /= 4
                 continue
             x, part, last = new, 1.0, value
-            gradient = scipy.linalg.solve_triangular(M, gradient, lower=True) + norm * x
+            gradient = scipy.linalg.solve_triangular(M, gradient, lower=True) + penalised * x
             H = scipy.linalg.solve_triangular(M, H, lower=True)
             H = scipy.linalg.solve_triangular(M, H.T, lower=True)
-            H.flat[:: len(x) + 1] += np.where(norm, 1.0, 1e-9 * (1 + H[-1, -1]))
+            H.flat[:: len(x) + 1] += np.where(penalised, 1.0, 1e-9 * (1 + H[-1, -1]))
             step = newton_step(H, gradient)
             if -gradient @ step < SMALL_STEP * abs(value):
                 break
@@ -316,7 +317,7 @@ class SubtaskReduction(NamedTuple):
     labels_changed: int = 0
 
 
-# A machine with its split certificate.
+# A reduced machine, and its certificate with P of this machine and D of the full one.
 Reduction: TypeAlias = tuple[ReducedMachine, Certificate]
 
 
@@ -382,7 +383,8 @@ class Reducer:
             last, cost = cost, self._cost(best)
             if cost <= self.room:
                 break
-            # The largest basis does not suffice if the cost keeps falling at this rate, or is nan.
+            # The largest basis does not suffice if the cost is nan, or if it keeps falling at this
+            # rate: by cost / last each time that the size is doubled.
             expected = cost * (cost / last) ** log2(sizes[-1] / size)
             if high < size or high == most or not expected <= self.room:
                 return None

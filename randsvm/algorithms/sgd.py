@@ -139,7 +139,8 @@ class Learner:
     def fold(self) -> None:
         """Set s = 1 and sigma = 0.
 
-        So v is w, and the sum of w over the steps of the mean is -A.
+        The weights and their mean stay: w = s v is v, and the sum sigma v - A over the steps of the
+        mean is -A; see _sgd.pyx.
         """
         s, sigma = self.state[[_sgd.S, _sgd.SIGMA]]
         if self.steps.averages:

@@ -72,8 +72,8 @@ LAID_OUT = 1 << 19
 # Float32 numbers in a vector of the compiled code.
 LANES = 16
 
-# What compiled code fills: kernel values K, or u, to which it adds sums with coefficients beta. The
-# others are None: (K, beta, u).
+# What compiled code fills: (K, None, None) with kernel values, or (None, beta, u), where it adds
+# the sums of kernel values with coefficients beta to u.
 Sink: TypeAlias = "tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]"
 # Rows as `Layout.rows` lays them out: their positions and arrays.
 RowBlock: TypeAlias = "tuple[slice, Any]"
@@ -88,9 +88,9 @@ def row_block_bytes(block: RowBlock) -> int:
 class RowSizes(NamedTuple):
     """Sizes of some rows, from which the rounding of their kernel values is bounded.
 
-    norm: the largest |x|^2 in a layout, or |K| of precomputed kernels. terms: the most products of
-    one pair of rows. length: the largest |x| of the rows as the file has them, which only rbf
-    needs; 0 if their features are exact.
+    norm: the largest |x|^2 in a layout, after its centre is subtracted, or |K| of precomputed
+    kernels. terms: the most products of one pair of rows. length: the largest |x| before that, as
+    the file has the rows, which only rbf needs; 0 if their features are exact.
     """
 
     norm: Any = 0.0
@@ -116,6 +116,8 @@ class Layout:
     sizes: of the rows that the layout is for, where bounds of rounding are needed
     """
 
+    # Defaults of all layouts. `sizes` and `has_few_nonzeros` are set for one layout where it is
+    # chosen.
     sizes = RowSizes()
     # Whether each product reads all features.
     is_dense = True
@@ -135,6 +137,7 @@ class Layout:
         if self.dtype is np.float64:
             return self
         kind, centre, sizes = type(self), self.centre, self.sizes
+        # Float64 layouts of dense rbf need no centre, so their norms are those of rows in the file.
         if self.is_dense and self.kernel.name == "rbf":
             kind, centre = Nonzeros if self.has_few_nonzeros else Dense, None
             sizes = sizes._replace(norm=sizes.length**2)
@@ -151,8 +154,11 @@ class Layout:
         return min(centres, BLOCK_CENTRES)
 
     def exponents(self, norm: Any, terms: Any) -> tuple[Any, Any]:
-        """Return the largest exponent of rbf that comes from products of features, and the number
-        of terms of exponents from differences, 0 if there are none. norm, terms: see RowSizes."""
+        """Return the largest exponent of rbf among those from products of features, and the number
+        of terms of those from differences of features.
+
+        The number is 0 if all exponents come from products. norm, terms: see RowSizes.
+        """
         # (|x| + |z|)^2 <= 4 norm
         return 4 * self.kernel.gamma * norm, 0
 
@@ -326,7 +332,8 @@ class SparseBlocks(SparseRows, Blocks):
     def exponents(self, norm: Any, terms: Any) -> tuple[Any, Any]:
         if self.dtype is np.float32:
             return super().exponents(norm, terms)
-        # Differences serve where products would err by more than ROUNDING.
+        # `store` takes differences where gamma |x|^2 times FLOAT64_UNIT, of one of the rows, may be
+        # above ROUNDING. So exponents from products, at most gamma (|x| + |z|)^2, are below this.
         exponent = super().exponents(norm, terms)[0]
         return np.minimum(exponent, 4 * ROUNDING / FLOAT64_UNIT), 2 * terms
 
@@ -365,8 +372,8 @@ class Compiled(Layout):
         block = super().additions(centres, sums)
         if sums > PANEL_COLUMNS:
             return block
-        # Sums are in the lanes of a vector, first those of a group of panels. Float64 adds up the
-        # lanes.
+        # Each lane of a vector has its own sum: first over a group of panels, then over the groups.
+        # The lanes are added up in float64, which counts for float64 layouts only.
         is_single = self.dtype is np.float32
         panels, lanes = -(-block // PANEL_CENTRES), LANES if is_single else LANES // 2
         of_group = min(self.group, panels) * PANEL_CENTRES // lanes

@@ -71,7 +71,8 @@ def normals(words: np.ndarray) -> np.ndarray:
     v in (-pi, pi) from the lower. ln and sin are series with an error of 1e-12: the last bits of a
     library's functions differ between versions and processors.
     """
-    # u = 2^-32 mantissa 2^exponent, ln mantissa = 2 artanh t - ln 2 / 2, |t| < 0.172.
+    # u = 2^-32 mantissa 2^exponent, ln mantissa = 2 artanh t - ln 2 / 2, |t| < 0.172. So -2 ln u is
+    # (65 - 2 exponent) ln 2 - 4 artanh t.
     mantissa, exponent = np.frexp((words >> np.uint64(32)) + 0.5)
     t = (mantissa - math.sqrt(0.5)) / (mantissa + math.sqrt(0.5))
     radius = np.sqrt((65 - 2.0 * exponent) * LN2 - 4 * t * _series(t * t, ARTANH))

@@ -148,8 +148,8 @@ class Sharpened:
     might be drawn. So sum d is above q (LOG_FAILURE - sum log(1 - d_i / w_i)) with half the
     probability FAILURE at most, by Markov's inequality.
 
-    The bound of float32 is that of the largest rows at first. That of a row's own size is lower:
-    fewer rows are then computed.
+    The bound of the running values is first that of the largest rows. A row that counts then gets
+    the bound of its own size, which is lower, so that fewer rows are computed.
 
     own_error: returns the bounds of the errors of running values of some rows. expansion: the sums
     u, and S of SumError, in float64; total, error: B and the bound of their errors. q: 0: all rows

@@ -46,7 +46,7 @@ PINNING_VALUE = -1e30
 # Sums of kernel values up to this size are far smaller than those of the pseudo-rows.
 MAX_SUM = -1e-6 * PINNING_VALUE
 
-# Searches try no larger C: a failure with a larger one is probably caused by it.
+# The largest C that searches try. A larger C is the probable cause of a failure.
 MAX_COMMON_COST = COSTS[-1]
 # LIBSVM keeps kernel values as float32.
 MAX_VALUE = float(np.finfo(np.float32).max)

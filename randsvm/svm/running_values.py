@@ -370,7 +370,10 @@ class RunningValues:
         return gram_of(self.D, self.kernel_layout, points, centred=centred)
 
     def shared_gram(self, points: Points) -> KernelValues:
-        """Return kernel values of some points, see `gram`; the matrix may have those of others."""
+        """Return kernel values of some points, see `gram`.
+
+        The matrix of a WholeScan also has the values of all other rows.
+        """
         return KernelValues(self.gram(points), np.arange(len(points)))
 
     def ask(self, question: Callable[[ShardValues], Answer], stage: str | None = None) -> Answer:
@@ -400,8 +403,8 @@ class RunningValues:
         self.added = self.added.after(difference)
         sums, layout = difference, self.kernel_layout
         if layout.dtype is np.float32 and layout.kernel.name == "rbf":
-            # The bound of the errors of u follows from the second sum of every row. In float64, and
-            # for kernels whose values have no bound of their own, a bound for all rows does.
+            # The bound of the errors of u follows from the second sum of every row. In float64 the
+            # sum of |difference| is enough, as K is at most 1. Bounds of other kernels use no S.
             sums = np.column_stack([difference, np.abs(difference)])
         self.values.change(partial(ShardValues.add, expansion=Expansion(layout, Z, sums)))
         # Shards apply a change when they are next asked. This question makes them do it now. So its

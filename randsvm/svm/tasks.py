@@ -180,6 +180,7 @@ def change_of_dual(
     # Bounds of 1, those of one-class and nu-svc without weights, are exact.
     is_exact = weights is None and set(task.bounds) <= {0.0, 1.0} and excess <= 1
     written = WRITTEN * FLOAT64_UNIT
+    # The factor that brings beta within the bounds is 1 - scaled.
     scaled = 0.0 if is_exact else SPARE * (1 - (1 - written) / max(1.0, excess))
     cost = scaled * float(np.abs(beta) @ (np.abs(y) + task.epsilon))
     for group in task.groups:
