@@ -167,11 +167,11 @@ def read_trials(log: str) -> tuple[dict[str, Any], ...]:
 
     A file that cannot be read has none.
     """
-    found = []
+    records = []
     if Path(log).is_file():
         with contextlib.suppress(InputError):
-            found = read_json_lines(log)
-    return tuple(one for one in found if one.get("event") == "tried")
+            records = read_json_lines(log)
+    return tuple(one for one in records if one.get("event") == "tried")
 
 
 # ---- the listener ------------------------------------------------------------------------------

@@ -389,12 +389,12 @@ class KernelTrainer(Trainer[KernelParams]):
 
         coarse_gap: the gap if it is larger than that of the search
         """
-        stop, asked, part = self.job.stop, self.job.search.search_gap, self.for_parts()
+        stop, asked, trainer = self.job.stop, self.job.search.search_gap, self.for_parts()
         looser = Search.DEFAULT_GAP if asked is None else asked
         if stop.wanted_gap is not None:
             stop = replace(stop, gap=max(stop.wanted_gap, looser, coarse_gap))
-        part.job = replace(part.job, stop=replace(stop, reduce=None))
-        return part
+        trainer.job = replace(trainer.job, stop=replace(stop, reduce=None))
+        return trainer
 
     def new_run(self, params: KernelParams, clock: Clock, until: float) -> KernelTrainingRun:
         subtasks, largest = self._subtasks_and_algorithm(params)
@@ -581,16 +581,16 @@ class KernelTrainingRun(FileRun[KernelParams]):
 
     def _report(self) -> None:
         """Report what the solutions lack, if that has not been reported yet."""
-        every, certificate, lacks = self.solutions, self._certificate, []
-        unsolved = len(every) - len(self.solved)
+        solutions, certificate, lacks = self.solutions, self._certificate, []
+        unsolved = len(solutions) - len(self.solved)
         if unsolved:
             kind = "pairs of classes" if self.subtasks.of_pairs else "classes"
             lacks.append(
-                f"{unsolved} of {len(every)} {kind} have no solution, only a constant decision "
+                f"{unsolved} of {len(solutions)} {kind} have no solution, only a constant decision "
                 "value: there was no time for them"
             )
-        counts = Counter(one.poor_fit for one in every)
-        lacks += [text for text in POOR_FIT_NOTICES if counts[text] > len(every) / 2]
+        counts = Counter(one.poor_fit for one in solutions)
+        lacks += [text for text in POOR_FIT_NOTICES if counts[text] > len(solutions) / 2]
         if isinf(certificate.gap):
             error = max(certificate.primal_error, certificate.dual_error)
             lacks.append(
@@ -650,14 +650,14 @@ class KernelTrainingRun(FileRun[KernelParams]):
     @property
     def stopped(self) -> Stopped:  # type: ignore[override]
         """Why the subtasks ended: the time limit, their common reason, or a list of reasons."""
-        every = [one.stopped for one in self.solutions]
-        counts = Counter(every)
+        ends = [one.stopped for one in self.solutions]
+        counts = Counter(ends)
         time_limit = Stopped(StopReason.TIME_LIMIT)
         if time_limit in counts:
             return time_limit
         if len(counts) == 1:
-            return every[0]
-        reasons = ", ".join(f"{one} ({n} of {len(every)})" for one, n in counts.items())
+            return ends[0]
+        reasons = ", ".join(f"{one} ({n} of {len(ends)})" for one, n in counts.items())
         return Stopped(StopReason.SEVERAL, (reasons,))
 
     @property
@@ -692,18 +692,18 @@ class KernelTrainingRun(FileRun[KernelParams]):
         ]
 
     def outcome(self, stopped: Stopped) -> Trained:
-        every, certificate = self.solutions, self._certificate
-        gaps = [one.certificate.gap for one in every]
-        counted = [one.violators for one in every if one.violators is not None]
+        solutions, certificate = self.solutions, self._certificate
+        gaps = [one.certificate.gap for one in solutions]
+        counted = [one.violators for one in solutions if one.violators is not None]
         return Trained(
             model=self.name,
             iterations=self.clock.rounds,
             support_vectors=len(self.machine.beta),
             # The coefficients of a reduced machine have no bounds.
-            bounded=0 if self.reductions else count_bounded([one.SV for one in every]),
-            violators=sum(counted) if len(counted) == len(every) else None,
+            bounded=0 if self.reductions else count_bounded([one.SV for one in solutions]),
+            violators=sum(counted) if len(counted) == len(solutions) else None,
             J=certificate.primal * self.trainer.cost_and_lambda(self.params)[1],
-            evaluated=all(one.evaluated for one in every),
+            evaluated=all(one.evaluated for one in solutions),
             certificate=self._certificate_word,
             cross_validation=self.cross_validation,
             stopped=str(stopped),

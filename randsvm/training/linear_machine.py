@@ -273,18 +273,18 @@ class LinearTrainingRun(FileRun[SgdParams]):
         return self.learner.steps_made > 0 or self.found is not None
 
     def outcome(self, stopped: Stopped) -> Trained:
-        found, objective, linear = self.evaluation, self.learner.steps, self.linear
+        evaluation, objective, linear = self.evaluation, self.learner.steps, self.linear
         steps, progressive_loss, errors = self.progressive or self.learner.progressive()
         known: dict[str, Any] = {}
-        if found is not None:
+        if evaluation is not None:
             C = self.trainer.cost_and_lambda(self.params)[0]
-            primal = float(np.square(linear.w).sum() / 2 + C * objective.total(found, linear))
+            primal = float(np.square(linear.w).sum() / 2 + C * objective.total(evaluation, linear))
             wrong = "squared_error" if objective.is_regression else "error"
             known = {
                 "primal": primal,
-                "J": primal / (C * found.weight),
-                "violators": int(found.violators),
-                wrong: found.wrong / found.weight,
+                "J": primal / (C * evaluation.weight),
+                "violators": int(evaluation.violators),
+                wrong: evaluation.wrong / evaluation.weight,
             }
         if (step := self.last_step) is not None:
             known |= {"newton_steps": step.steps, "dual": step.dual, "gap": step.gap}

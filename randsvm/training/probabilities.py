@@ -66,16 +66,16 @@ def calibration_of(params: KernelParams | SgdParams) -> Calibration | None:
     pairs = params.multiclass == "ovo" and params.prediction_type == "svc"
 
     def fit(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        own = np.ones(len(y)) if weights is None else weights
+        fields: dict[str, Any] = {}
+        row_weights = np.ones(len(y)) if weights is None else weights
         if fits_probabilities and params.prediction_type == "svr":
-            found["noise_scale"] = laplace_scale(y - f[:, 0], own)
+            fields["noise_scale"] = laplace_scale(y - f[:, 0], row_weights)
         elif fits_probabilities:
-            found["sigmoid"] = (fit_pair_sigmoids if pairs else fit_sigmoids)(f, y, own)
+            fields["sigmoid"] = (fit_pair_sigmoids if pairs else fit_sigmoids)(f, y, row_weights)
         if params.conformal:
             scores = held_out_scores(f, y, params.prediction_type, pairs)
-            found["conformal"] = NonconformityScores.of(scores, weights)
-        return found
+            fields["conformal"] = NonconformityScores.of(scores, weights)
+        return fields
 
     options = ["-b 1"] * fits_probabilities + ["--conformal"] * params.conformal
     return Calibration(fit, own_pair_values if pairs else keep_all, " ".join(options))
@@ -123,8 +123,8 @@ def fit_pair_sigmoids(f: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.n
     for i, j in zip(*class_pairs(f.shape[1] + 1), strict=True):
         of_pair = np.flatnonzero((y == i) | (y == j))
         first = y[of_pair] == i
-        own = f[of_pair, np.where(first, j - 1, i)]
-        fitted.append(fit_sigmoid(own, first, weights[of_pair]))
+        pair_values = f[of_pair, np.where(first, j - 1, i)]
+        fitted.append(fit_sigmoid(pair_values, first, weights[of_pair]))
     return np.array(fitted).T
 
 

@@ -604,7 +604,7 @@ class Rounds:
         D = whole.subset(whole.mask(rows)).regrouped(room, resources.tmpdir)
         name, is_only = self.subtask.name, self.subtask.is_only
         subtask = Subtask(D, self.subtask.problem.with_bounds_times(factor), name, is_only)
-        part = Rounds(
+        inner = Rounds(
             subtask,
             replace(self.algorithm, n=len(rows), problem=subtask.problem),
             self.job,
@@ -618,21 +618,21 @@ class Rounds:
         # With other bounds than those of the whole problem, it may not be feasible for all rows.
         solved, is_feasible = None, factor == 1.0
         try:
-            solved = part.solve(self.interrupt_at())
-            SV = _over(part, rows, solved.SV)
+            solved = inner.solve(self.interrupt_at())
+            SV = _over(inner, rows, solved.SV)
             if not is_feasible:
                 return randsvm.PartSolution(SV, SV)
             self.inner_solution = SV
-            return randsvm.PartSolution(SV, self._reduced_part(part, rows, solved, SV))
+            return randsvm.PartSolution(SV, self._reduced_part(inner, rows, solved, SV))
         finally:
             # Also after an exception the best solution so far is kept. If it is feasible, its D
             # bounds the optimum over all rows.
-            best, so_far = part.record, self.record
+            best, so_far = inner.record, self.record
             if is_feasible and solved is None and best.solution is not None:
-                self.inner_solution = _over(part, rows, best.solution)
+                self.inner_solution = _over(inner, rows, best.solution)
             if is_feasible and best.dual > so_far.dual:
                 so_far.dual, so_far.dual_solution = best.dual, None
-            part.scan.forget()
+            inner.scan.forget()
             D.executor.release()
             D.store.close()
 

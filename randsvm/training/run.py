@@ -428,19 +428,19 @@ def _unused_options(params: AnyParams) -> list[str]:
 
 def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
     """Return messages for the user about labels, parameters and scaling."""
-    found, K, scaling = [], len(trainer.labels), trainer.D.scaling
+    remarks, K, scaling = [], len(trainer.labels), trainer.D.scaling
     if K > MANY_INTEGERS and isinstance(label_values(trainer.labels)[0], int):
-        found.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
+        remarks.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
     if params.multiclass and K == 2:
-        found.append(f"--multiclass {params.multiclass} has no effect with two classes")
+        remarks.append(f"--multiclass {params.multiclass} has no effect with two classes")
     if scaling is not None and scaling.factor is not None and not scaling.stores_all:
         by = {"minmax": "largest absolute value", "standard": "standard deviation"}
         some = "" if scaling.shift is None else "sparse features and categories "
-        found.append(
+        remarks.append(
             f"sparse rows: --scale {scaling.name} only divides {some}by the "
             f"{by[scaling.name]}, zeros stay zeros"
         )
-    return found
+    return remarks
 
 
 def _report_start(
@@ -609,10 +609,10 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     def placed(self, outcome: Trained, stopped: Stopped) -> tuple[Trained, str | None]:
         required, gap = self.trainer.job.limits.require_gap, outcome.gap
         if required is not None and not gap <= required:
-            found = f"gap {gap:.3g} is above {required:g} (--require-gap)"
+            reason = f"gap {gap:.3g} is above {required:g} (--require-gap)"
             if isnan(gap):
-                found = f"the gap is unknown, and --require-gap asks for {required:g}"
-            problem = f"{found}: {display_output(self.name)} is left as it was"
+                reason = f"the gap is unknown, and --require-gap asks for {required:g}"
+            problem = f"{reason}: {display_output(self.name)} is left as it was"
             return outcome._replace(saved=False), problem
         if stopped.reason not in (StopReason.INTERRUPTED, StopReason.TIME_LIMIT):
             return outcome, None

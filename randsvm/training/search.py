@@ -191,11 +191,11 @@ class Scores(Generic[AnyParams]):
 
         Ties with the last of them are kept, too, up to half of all.
         """
-        found = {one: result for one in candidates if (result := self.results[one])}
-        ranked = sorted(found, key=lambda one: self._rank(found[one]))
+        results = {one: result for one in candidates if (result := self.results[one])}
+        ranked = sorted(results, key=lambda one: self._rank(results[one]))
         # All that have scores of as many rows as the best one.
-        of_stage = [one for one in ranked if found[one].rows == found[ranked[0]].rows]
-        scores = [found[one].score for one in of_stage]
+        of_stage = [one for one in ranked if results[one].rows == results[ranked[0]].rows]
+        scores = [results[one].score for one in of_stage]
         best_count = max(MIN_KEPT, ceil(KEPT_PART * len(scores)))
         lowest = scores[min(best_count, len(scores)) - 1]
         return of_stage[: best_count + scores[best_count : len(scores) // 2].count(lowest)]
@@ -340,9 +340,9 @@ class Scores(Generic[AnyParams]):
         def is_usable(result: Mapping[str, Any]) -> bool:
             if result["dropped_after"] is None:
                 return result["interrupted_after"] is None
-            first, own = len(result["scores"]), sign * float(np.mean(result["scores"]))
+            first, mean = len(result["scores"]), sign * float(np.mean(result["scores"]))
             return not self.job.search.no_racing and any(
-                len(one) >= first and own < sign * float(np.mean(one[:first])) for one in scored
+                len(one) >= first and mean < sign * float(np.mean(one[:first])) for one in scored
             )
 
         return {one: result for one, result in logged.items() if is_usable(result)}
@@ -479,7 +479,7 @@ class Race(Generic[AnyParams]):
         self, family: Sequence[Candidate[AnyParams]], fold: int, fit: FoldFit[AnyParams]
     ) -> list[tuple[Candidate[AnyParams], int, FoldScore]]:
         """Make the fits of a chain, while there is time; return the scores of its candidates."""
-        found, validation, is_first = [], self.validation, fold == 0
+        scored, validation, is_first = [], self.validation, fold == 0
         # Rows in the order of time make the first fold too small to start from.
         previous = None if validation.forward else family[0].first_fit
         training, held_out = validation.rows(fold)
@@ -493,11 +493,11 @@ class Race(Generic[AnyParams]):
                 score = self.criterion.of_fold(y, kept, weights)
                 # Only a race compares the losses of rows.
                 score = score if self.drops else score._replace(losses=np.empty(0))
-                found.append((one, fold, score))
+                scored.append((one, fold, score))
                 # Only the first of a chain starts chains of other folds.
                 if is_first and (self.drops or one is family[0]):
                     one.first_fit = previous
-        return found
+        return scored
 
 
 # --- the log ---------------------------------------------------------------------------------

@@ -371,9 +371,9 @@ def _joined_pairs(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> di
     points = kernel_centres(subtasks.D, rows)
     beta = np.zeros((len(rows), classes - 1))
     for (i, j), one in zip(subtasks.sides, solutions, strict=True):
-        at = np.searchsorted(rows, one.rows)
+        places = np.searchsorted(rows, one.rows)
         assert j is not None
-        beta[at, np.where(points.y[at] == i, j - 1, i)] = one.beta * one.scale
+        beta[places, np.where(points.y[places] == i, j - 1, i)] = one.beta * one.scale
     order = np.argsort(points.y, kind="stable")
     return {
         "Z": points.X[order],
