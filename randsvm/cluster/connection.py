@@ -273,6 +273,8 @@ class Connection:
     async def start(self, worker: str, threads: int) -> tuple[Any, bool]:
         """Start an actor on a worker; return it and whether it computes other last digits.
 
+        The actor is a pair: Dask's proxy of it, and the future that keeps it on the worker.
+
         Raises ClusterError if the worker can take no part. The handshake is a call of `Client.run`:
         unlike a task, it does not wait for a thread, which tasks of another run may keep for hours.
         """

@@ -171,6 +171,7 @@ class WorkerPool:
                     key, text = self.notices.popleft()
                     emit_once(key, Notice(text))
 
+    # These two run in the event loop, as `_spawn` must.
     async def _joined(self, work: Coroutine[Any, Any, Result]) -> Result:
         return await self._spawn(work)
 

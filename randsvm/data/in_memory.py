@@ -89,14 +89,14 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, Store]:
             weights=part.weights, groups=of_rows,
         )  # fmt: skip
 
-    found, kept, end = FirstPass(options), list[RawChunk | ArrayRows](), 0
+    first_pass, kept, end = FirstPass(options), list[RawChunk | ArrayRows](), 0
     size = max(1, min(ROWS_AT_ONCE, n * options.chunk_nonzeros // max(whole.nonzeros, 1)))
-    for chunk in found.chunks(map(block, slices(n, size))):
+    for chunk in first_pass.chunks(map(block, slices(n, size))):
         begin, end = end, end + chunk.rows
         # Until a row of weight 0 is read, chunks have consecutive rows of the arrays: no copies.
-        kept.append(chunk if found.zero_weights else whole.some(begin, end))
-    summary = found.summary(labels)
-    if found.zero_weights and not (options.any_label or all(summary.counts)):
+        kept.append(chunk if first_pass.zero_weights else whole.some(begin, end))
+    summary = first_pass.summary(labels)
+    if first_pass.zero_weights and not (options.any_label or all(summary.counts)):
         label = labels[summary.counts.index(0)]
         raise ContentError(f"weights: expected one above 0 in a row of label {label}, found only 0")
     return summary, Store(chunks=kept)

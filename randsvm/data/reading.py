@@ -273,7 +273,7 @@ def read_files(
     tmpdir: see `reader_of`.
     """
     labels = LabelTable(paths[0], any_label=options.any_label)
-    found, name, weights = FirstPass(options, labels), joint_name(paths), None
+    first_pass, name, weights = FirstPass(options, labels), joint_name(paths), None
     if options.row_weights is not None:
         weights = RowWeights(options.row_weights, name)
     # After an error this thread ends the threads of the reader. If the garbage collector ended
@@ -293,24 +293,24 @@ def read_files(
             )
         ) as blocks,
     ):
-        for chunk in found.chunks(blocks):
+        for chunk in first_pass.chunks(blocks):
             keep(chunk)
-    if not found.n:
+    if not first_pass.n:
         problem = "expected a row, found an empty file"
-        if found.zero_weights:
-            zeros = f"the weight 0 in all {found.zero_weights:,}"
+        if first_pass.zero_weights:
+            zeros = f"the weight 0 in all {first_pass.zero_weights:,}"
             problem = f"expected a row with a weight above 0, found {zeros}"
         raise DataError(name, 1, 1, problem)
-    summary = found.summary(labels.labels, columns)
+    summary = first_pass.summary(labels.labels, columns)
     if not (options.any_label or all(summary.counts)):
         path, first = labels.places[summary.counts.index(0)]
         problem = f"expected a weight above 0 in a row of label {first.text}, found only 0"
         raise DataError(display_name(path), first.line, first.column, problem)
-    number, path = found.last
-    if int(number.text) > found.written:
+    number, path = first_pass.last
+    if int(number.text) > first_pass.written:
         problem = (
-            f"expected a number of a row up to {found.written}, the last column of kernel values, "
-            f"found {number.text}"
+            f"expected a number of a row up to {first_pass.written}, the last column of kernel "
+            f"values, found {number.text}"
         )
         raise DataError(display_name(path), number.line, number.column, problem)
     return summary

@@ -119,7 +119,7 @@ class Executor:
 
     pool: the threads that run them; None: the calling thread, which suits many small data sets that
     are processed in parallel. concurrent_calls: how many threads can be in `call` at a time; None:
-    any number.
+    any number, in this process.
     """
 
     # The number of bytes sent to and received from workers so far.

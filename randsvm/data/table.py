@@ -856,6 +856,7 @@ class _Rows:
                 batch.refuse(place, is_empty, "a value", MEAN_FILLS)
             X[:, at], indices[:, at] = known >= 0, known
             unseen[column.name] += int(((known < 0) & ~is_empty).sum())
+        # The plus leaves out columns without unseen texts.
         return indices, X, +unseen
 
     def _without_number(
