@@ -414,7 +414,7 @@ class Judge:
         rows, y, weights = model.rows(indptr, indices, values), block.y[part], block.weights[part]
         f, sizes = model.decision_and_sizes(rows.X, rows.extra)
         others = 0
-        if rows.extra.any():
+        if model.kernel.name == "rbf" and rows.extra.any():
             others = int(np.diff(indptr).max())
             if model.scaling is not None and model.seen is not None:
                 others = len(model.seen)
