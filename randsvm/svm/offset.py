@@ -77,7 +77,7 @@ class Breakpoints:
     slope, rise: the part of the slope of P at the left end that each shard contributes, and its
     increase within the window. count: the number of breakpoints. at, jump : (count,) float64, the
     breakpoints and the increase of the slope at each; empty if they are more than MAX_BREAKPOINTS.
-    left, right: the nearest breakpoints outside the window; first, last: the outermost within it;
+    before, after: the nearest breakpoints outside the window; first, last: the outermost within it;
     infinite if there are none.
     """
 
@@ -87,19 +87,19 @@ class Breakpoints:
     count: int
     at: np.ndarray
     jump: np.ndarray
-    left: float
-    right: float
+    before: float
+    after: float
     first: float
     last: float
 
     @staticmethod
     def of(
-        window: Window, slope: float, at: np.ndarray, jump: np.ndarray, left: float, right: float
+        window: Window, slope: float, at: np.ndarray, jump: np.ndarray, before: float, after: float
     ) -> Breakpoints:
         """Return the breakpoints of one shard. at, jump : (m,) float64, those in the window."""
         first, last = float(at.min(initial=np.inf)), float(at.max(initial=-np.inf))
         few, rise = _few(at, jump), [float(jump.sum())]
-        return Breakpoints(window, [slope], rise, len(at), *few, left, right, first, last)
+        return Breakpoints(window, [slope], rise, len(at), *few, before, after, first, last)
 
     def __add__(self, other: Breakpoints) -> Breakpoints:
         at, jump = np.empty(0), np.empty(0)
@@ -111,8 +111,8 @@ class Breakpoints:
             self.rise + other.rise,
             self.count + other.count,
             *_few(at, jump),
-            max(self.left, other.left),
-            min(self.right, other.right),
+            max(self.before, other.before),
+            min(self.after, other.after),
             min(self.first, other.first),
             max(self.last, other.last),
         )
@@ -129,11 +129,11 @@ class Breakpoints:
         """
         slope, nothing = sum_in_order(self.slope) + total, SLOPE_ROUNDING * most
         rise = sum_in_order(self.rise)
-        if slope > nothing and self.left > -np.inf:
-            return self.window.before(self.left)
+        if slope > nothing and self.before > -np.inf:
+            return self.window.before(self.before)
         if slope >= -nothing:
             # P is flat from the breakpoint before the window, or from -inf, to the first one in it.
-            return _midpoint(self.left, self.first if self.count else self.right)
+            return _midpoint(self.before, self.first if self.count else self.after)
         at, jump = self.at, self.jump
         if not self.is_complete:
             # The slope is constant before the first breakpoint and after the last one. Between them
@@ -152,13 +152,13 @@ class Breakpoints:
         at, slopes = at[order], slope + np.cumsum(jump[order])
         reached = slopes >= -nothing
         if not reached.any():
-            if self.right < np.inf:
-                return self.window.after(self.right)
-            return _midpoint(self.last if self.count else self.left, np.inf)
+            if self.after < np.inf:
+                return self.window.after(self.after)
+            return _midpoint(self.last if self.count else self.before, np.inf)
         k = int(np.argmax(reached))
         if slopes[k] > nothing:
             return float(at[k])
-        return _midpoint(float(at[k]), float(at[k + 1]) if k + 1 < len(at) else self.right)
+        return _midpoint(float(at[k]), float(at[k + 1]) if k + 1 < len(at) else self.after)
 
 
 def _few(at: np.ndarray, jump: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

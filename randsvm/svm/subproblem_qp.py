@@ -326,14 +326,15 @@ class Subproblem:
             wanted = slope - offsets[self.group]
             width = min(common, self.exact_width(tolerance) * widening)
             # Narrower windows round their coefficients away, or their linear term is too large.
-            least = 8 * FLOAT64_UNIT * float(np.abs(beta).max())
-            if common and width < max(least, 2 * float(np.abs(slope).max()) / MAX_SUM):
+            least_width = 8 * FLOAT64_UNIT * float(np.abs(beta).max())
+            if common and width < max(least_width, 2 * float(np.abs(slope).max()) / MAX_SUM):
                 break
             if width:
                 both = number >= ROUND_SOLVES
                 found = self.in_windows(beta, slope, wanted, width, tolerance, both)
             else:
                 found = self.by_moves(beta, slope, offsets, tolerance, widening, tried)
+            # `by_moves` returns beta itself if no variable may move.
             if found.beta is beta:
                 break
             iterations += found.iterations
@@ -471,7 +472,7 @@ class Subproblem:
             violating = np.maximum(up, down).max(keepdims=True)
         # Limits of rooms: moves shorter than `least` wait, and those longer than `largest` are cut.
         # `typical` is the room that the tolerance of LIBSVM is for, and `exact` the longest one
-        # whose rounding is below the tolerance.
+        # that rounding allows.
         least = float(violating.max()) / MAX_SPREAD
         # np.median would import numpy.ma.
         ordered = np.sort(violating[violating >= least])
@@ -508,7 +509,9 @@ class Subproblem:
         shift -= self.K[np.ix_(held, held)][:, group] / 2
         factor = np.abs(room) / math.sqrt(unit)
         nodes = PrecomputedNodes.of_moves(self.K, rows, factor, group, shift)
+        # 1 more, as the C-SVC has the linear term -sum t.
         nodes.set_linear_term(np.sign(room) * (linear / unit + 1))
+        # Two more slack rows that go down balance the two pseudo-rows.
         every = np.concatenate(
             [
                 np.arange(rises),
