@@ -298,13 +298,15 @@ def feasible_near(
     rows : of the machine; groups : (m,) int64, the group of each support vector; beta : (m,)
     float64; count : number of groups.
     """
-    found, moved, beyond, smaller = np.zeros(len(rows.y)), 0.0, 0.0, inf
+    feasible, moved, beyond, smaller = np.zeros(len(rows.y)), 0.0, 0.0, inf
     # The nu tasks have a part above 0 and one below 0. First the sums of each part are clipped to
     # what its rows can have; `smaller` becomes the smaller total of both.
     parts, near = task.groups, []
     for part in parts:
-        own = np.where(beta * part.coefficient_sum > 0, beta, 0.0) if task.absolute_sum else beta
-        wanted = np.bincount(groups, own, count)
+        signed_beta = (
+            np.where(beta * part.coefficient_sum > 0, beta, 0.0) if task.absolute_sum else beta
+        )
+        wanted = np.bincount(groups, signed_beta, count)
         lower, upper = (np.bincount(rows.groups, b, count) for b in part.box(rows.y, rows.weights))
         s = np.clip(wanted, lower, upper)
         beyond = max(beyond, float(np.abs(s - wanted).max(initial=0.0)))
@@ -322,11 +324,11 @@ def feasible_near(
         s = np.clip(s + min(1.0, abs(missing) / (most or 1.0)) * room, lower, upper)
         is_feasible = abs(missing) <= most + COEFFICIENT_ROUNDING * abs(total)
         moved += fsum(np.abs(s - wanted)) if is_feasible else inf
-        found += divided(part, rows, s)
+        feasible += divided(part, rows, s)
     size = fsum(np.abs(beta))
     # Any move of a machine without coefficients is infinite beside them.
     infeasibility = moved / size if size else (moved and inf)
-    return found, (infeasibility, beyond, fsum(beta) - task.coefficient_sum)
+    return feasible, (infeasibility, beyond, fsum(beta) - task.coefficient_sum)
 
 
 def tube_of_least_loss(task: Task, residuals: np.ndarray) -> float:
@@ -421,12 +423,12 @@ class Judge:
         errors = self._errors(rows.X, rows.extra, self.totals, sizes, others)
         losses, residuals = np.empty((len(self.machines), 2, 2)), np.empty((3, 0))
         for k in range(len(self.machines)):
-            own, costs = self._rows_of(k, y, weights)
+            targets, costs = self._rows_of(k, y, weights)
             b = float(model.b[k])
-            error = offset_error(errors[:, k], own, f[:, k] - b, b, self.loss.epsilon)
-            losses[k] = losses_within(self.loss, own, f[:, k], error, costs)
+            error = offset_error(errors[:, k], targets, f[:, k] - b, b, self.loss.epsilon)
+            losses[k] = losses_within(self.loss, targets, f[:, k], error, costs)
             if model.nu and model.is_regression:
-                residuals = np.array([own - f[:, k], error, costs])
+                residuals = np.array([targets - f[:, k], error, costs])
         counts = np.array([weights.sum()])
         if self.loss.one_sided:
             counts = np.bincount(y.astype(np.int64), weights, len(model.labels))
@@ -443,7 +445,7 @@ class Judge:
             len(y),
             counts,
             diagonal,
-            np.array([largest.max(initial=0.0), np.abs(own).max(initial=0.0)]),
+            np.array([largest.max(initial=0.0), np.abs(targets).max(initial=0.0)]),
             residuals,
             self.support.find(rows, numbers, y, weights),
         )
@@ -607,8 +609,8 @@ class Judge:
         if not self.certified:
             emit(Notice(f"the {model.kernel.name} kernel has no certificate: P is no bound"))
         # Machines of all classes have their support vectors in common, those of pairs have few.
-        every = range(len(self.machines))
-        together = [[k] for k in every] if model.has_pairs else [every]
+        all_machines = range(len(self.machines))
+        together = [[k] for k in all_machines] if model.has_pairs else [all_machines]
         machines = [one for some in together for one in self.objectives(some, found, pool)]
         primal, primal_error, dual, dual_error = (
             float(sum(getattr(one, field) for one in machines))

@@ -200,8 +200,8 @@ class NonconformityScores:
         scores = scores[order]
         if len(scores) > MAX_SCORES:
             wanted = ranks[-1] * np.arange(1, MAX_SCORES) / MAX_SCORES
-            at = np.unique(np.append(np.searchsorted(ranks, wanted), len(ranks) - 1))
-            scores, ranks = scores[at], ranks[at]
+            quantiles = np.unique(np.append(np.searchsorted(ranks, wanted), len(ranks) - 1))
+            scores, ranks = scores[quantiles], ranks[quantiles]
         return NonconformityScores(scores, ranks)
 
     def largest(self, coverage: float) -> float:

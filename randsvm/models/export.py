@@ -192,15 +192,15 @@ def _compare(
     at_once = max(1, min(MOST_AT_ONCE, BLOCK_BYTES // (8 * form.inputs)))
     for X in (part[at] for part in parts for at in slices(part.shape[0], at_once)):
         rows = model.rows(X.indptr, (X.indices + model.index_base).astype(np.int32), X.data)
-        own = model.decision(rows)
+        f_of_model = model.decision(rows)
         norm = float(np.sqrt((rows.extra + squared_norms(rows.X)).max(initial=0.0)))
         f, predicted, probabilities = predict(X)
-        differences = np.abs(f - own)
+        differences = np.abs(f - f_of_model)
         # A nan compares as False.
         wrong = ~(differences <= form.tolerance(norm)).all(axis=1)
         largest = float(np.max([largest, differences.max(initial=0.0)]))
         if not model.is_regression:
-            labels += int((predicted != model.predicted(own)).sum())
+            labels += int((predicted != model.predicted(f_of_model)).sum())
             wrong |= predicted != model.predicted(f)
         if probabilities.size:
             again = model.probabilities(f)
@@ -209,7 +209,7 @@ def _compare(
             first = int(np.flatnonzero(wrong)[0])
             raise ExportError(
                 f"the export is not written: {name} computes f = {_shown(f[first])} for row "
-                f"{count + first + 1}, and the model {_shown(own[first])}"
+                f"{count + first + 1}, and the model {_shown(f_of_model[first])}"
             )
         count += len(f)
     return {

@@ -59,15 +59,15 @@ class ClassCounts:
         true, f, weights = true[known], f[known], weights[known]
         if self.has_areas:
             # A model with Crammer and Singer's loss has two decision values.
-            own = f[:, 0] if f.shape[1] == 1 else f[:, 0] - f[:, 1]
-            self.blocks.append((own, true == 0, weights))
+            difference = f[:, 0] if f.shape[1] == 1 else f[:, 0] - f[:, 1]
+            self.blocks.append((difference, true == 0, weights))
         if p is None:
             return
         p = p[known]
-        own = p[np.arange(len(p)), true]
+        p_true = p[np.arange(len(p)), true]
         # scikit-learn's bound, which keeps the logarithm finite.
-        log_loss = -np.log(np.clip(own, np.finfo(float).eps, 1))
-        squared = np.square(p).sum(axis=1) - np.square(own) + np.square(1 - own)
+        log_loss = -np.log(np.clip(p_true, np.finfo(float).eps, 1))
+        squared = np.square(p).sum(axis=1) - np.square(p_true) + np.square(1 - p_true)
         sums = np.array([weights @ log_loss, weights @ squared, weights.sum()])
         self.losses = sums if self.losses is None else self.losses + sums
 
@@ -208,9 +208,9 @@ def correctly_ranked(f: np.ndarray, first: np.ndarray, weights: np.ndarray) -> n
         # The weight of the other rows before each place of the sorted ones.
         before = np.concatenate([[0.0], np.cumsum(others[order])])
         if before[-1]:
-            own = sign * f[rows]
-            below = before[np.searchsorted(values, own, "left")]
-            not_above = before[np.searchsorted(values, own, "right")]
+            own_values = sign * f[rows]
+            below = before[np.searchsorted(values, own_values, "left")]
+            not_above = before[np.searchsorted(values, own_values, "right")]
             ranked[rows] = (below + not_above) / 2 / before[-1]
     return ranked
 

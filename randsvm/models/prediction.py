@@ -251,8 +251,8 @@ class _FilePrediction:
         self.count += len(y)
         self.labelled += int(labelled.sum())
         p = None if found.probabilities is None else found.probabilities[labelled]
-        own, f, predicted = y[labelled], found.f[labelled], found.predicted[labelled]
-        self.metric.add(own, f, predicted, weights[labelled], p)
+        true, f, predicted = y[labelled], found.f[labelled], found.predicted[labelled]
+        self.metric.add(true, f, predicted, weights[labelled], p)
         if self.coverage is not None:
             sets = None if found.scores is None else found.scores < np.inf
             self.coverage.add(y, found.predicted, sets, weights)

@@ -55,14 +55,14 @@ class Kind:
         Raise ValueError, with a sentence, for another kind of value or one that is not allowed.
         """
         try:
-            found = self.read(given)
+            value = self.read(given)
         except (ValueError, TypeError, ArithmeticError):
             raise ValueError(f"expected {self.expected}, found {given!r}") from None
         # A search replaces AUTO by numbers: it is no value of a training.
-        problem = "" if found == AUTO else self.problem(found)
+        problem = "" if value == AUTO else self.problem(value)
         if problem:
             raise ValueError(f"{problem}, got {given}")
-        return found
+        return value
 
     def read(self, given: Any) -> Any:
         """Return the value. Raise ValueError, TypeError or ArithmeticError for another kind."""

@@ -340,9 +340,9 @@ class MachineParams(Options):
 
 def inherited(name: str, **changes: Any) -> Any:
     """Return a field of MachineParams whose default or Option has these changes."""
-    own = next(f for f in fields(MachineParams) if f.name == name)
-    default = changes.pop("default", own.default)
-    return shared_option(default, own.metadata["option"]._replace(**changes))
+    inherited_field = next(f for f in fields(MachineParams) if f.name == name)
+    default = changes.pop("default", inherited_field.default)
+    return shared_option(default, inherited_field.metadata["option"]._replace(**changes))
 
 
 @dataclass(frozen=True)
