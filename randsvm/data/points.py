@@ -72,10 +72,6 @@ class RowCache:
         """Return the rows that are not in the cache, ascending. rows: ascending."""
         return np.setdiff1d(rows, self.held.rows, assume_unique=True)
 
-    def with_rows(self, more: Points) -> RowCache:
-        """Return a cache of the rows of this one and of `more`, which are other rows."""
-        return RowCache(Points.concatenate([self.held, more]))
-
     def points(self, rows: np.ndarray) -> Points:
         """Return rows of the cache as Points, in the given order."""
         return self.held[self.order[np.searchsorted(self.held.rows, rows, sorter=self.order)]]

@@ -357,7 +357,8 @@ class RunningValues:
             if cache.nbytes > self.max_cached_bytes and len(cache.held) > 2 * len(needed):
                 known = np.intersect1d(needed, cache.held.rows, assume_unique=True)
                 cache = RowCache(cache.points(known))
-            cache = self.row_cache = cache.with_rows(kernel_centres(self.D, missing))
+            held = Points.concatenate([cache.held, kernel_centres(self.D, missing)])
+            cache = self.row_cache = RowCache(held)
         return cache.points(rows)
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:

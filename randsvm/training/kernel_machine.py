@@ -130,8 +130,6 @@ def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
 # decides which of many equal combinations stay), magic04 9.5 and 10.7. The best score of magic04
 # falls from 86.69 to 86.57%.
 COARSE_GAPS = 0.2, 0.05
-# Each class is trained separately.
-MAX_CLASSES = 1000
 INDEFINITE_KERNEL = "this kernel is not positive semidefinite"
 NOT_CERTIFIED = "P and D certify nothing, no gap can end the run"
 
@@ -166,6 +164,8 @@ class KernelTrainer(Trainer[KernelParams]):
     not_psd: why a precomputed kernel may not be positive semidefinite; None: it is
     """
 
+    # Each pair of classes is trained separately.
+    max_classes = 1000
     old: OldModel | None = None
     not_psd: str | None = None
 
@@ -218,10 +218,6 @@ class KernelTrainer(Trainer[KernelParams]):
         gap = self.job.stop.gap if isinstance(self.job.stop.gap, str) else None
         self.job = replace(self.job, stop=replace(self.job.stop, gap=gap))
         self.not_psd = why
-
-    @property
-    def max_classes(self) -> int:
-        return MAX_CLASSES
 
     def resolved(self, params: KernelParams) -> KernelParams:
         # Random features come first: they have their own default of gamma.
