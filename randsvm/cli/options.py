@@ -328,7 +328,7 @@ class KindType(click.ParamType):
 def _help(spec: Option, default: object) -> str:
     """Return the help text with bounds and default; a bound that says only "finite" is left out."""
     bounds = spec.kind.bounds.removesuffix(" and finite").removeprefix("finite")
-    # Bounds go before a default that the help itself tells.
+    # If the help text ends with a default of its own, the bounds go before it.
     text, _, told = spec.help.partition("  [default: ")
     text = f"{text}  [{bounds}]" if bounds else text
     # Options of these kinds say in their own help what the default is.

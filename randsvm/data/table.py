@@ -394,7 +394,10 @@ def _batches(
     read: Callable[[Sequence[int], int], Iterable[Any]],
     places: Sequence[int],
 ) -> Iterator[Callable[[], _Batch]]:
-    """Yield a function for each batch of pyarrow. read : yields batches of so many rows"""
+    """Yield a function for each batch of pyarrow.
+
+    read : receives the places of columns and a number of rows, and yields batches of that size
+    """
     rows = min(max(ROWS[0], VALUES // max(1, len(places))), ROWS[1])
     for batch in read(places, rows):
         yield partial(_batch, batch, name, names, places)
@@ -614,7 +617,7 @@ def exact_sums(values: np.ndarray) -> list[int]:
 
 @dataclass
 class _Learnt:
-    """What the rows have in a column of features.
+    """The values of a column of features.
 
     count, total : the number of its numbers, and their exact sum; texts : the others, each with the
     file and the row of its first one, and the position of the column there

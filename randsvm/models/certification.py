@@ -43,7 +43,7 @@ from randsvm.parameters.svm import KernelParams, is_semidefinite, side_weights
 from randsvm.svm.solution import Certificate, one_class_floor
 from randsvm.svm.tasks import Task, change_of_dual, task_of
 
-# Two rows are equal if so many random projections of them are.
+# Two rows count as equal if this number of random projections of them agree.
 PROJECTIONS = 4
 # A feature may differ by this share between a row and its support vector: some programs write 8
 # digits.
@@ -481,7 +481,8 @@ class Judge:
             norms = np.concatenate([squared_norms(X) + extra, squared_norms(Z)])
             norm = float(norms.max(initial=0.0))
             length = norm**0.5
-        # Other features have a factor of their own, whose exponent is a sum of so many terms.
+        # K has another factor for the features that the model does not have. Its exponent is a sum
+        # of `others` terms.
         of_rows = RowSizes(norm, X.shape[1] + 1 + others, length)
         error = sum_error(self.layout, of_rows, len(self.beta), sums=2 * len(totals))
         return error.of(np.abs(sizes), totals)

@@ -211,8 +211,8 @@ class KernelModel(Model):
     def _float32_layout(self) -> Layout:
         Z, m, sums = self.Z, len(self.beta), self.beta.shape[1] + 1
         total = float(np.abs(self.beta).max(axis=1, initial=0.0).sum())
-        # The speed is tried with at most so many of the support vectors in place of the rows, and
-        # of the centres.
+        # The speed is tried with some support vectors in place of the rows and of the centres: at
+        # most these numbers of them.
         limits = SLICE_ROWS, BLOCK_CENTRES // 8
         rows, centres = (Z[:: max(1, -(-m // most))] for most in limits)
         return choose_layout(
