@@ -23,6 +23,9 @@ from randsvm.events import (
 )
 from randsvm.parameters.option import format_size
 
+# A search prints this many combinations, the best ones, and the simplest within one standard error.
+SHOWN_COMBINATIONS = 10
+
 # ---- training ----------------------------------------------------------------------------------
 
 
@@ -132,14 +135,21 @@ def searched(event: Searched) -> Iterable[str]:
         f"tried {len(event.tried)} of {event.of} in {event.seconds:.2f} s, "
         "with standard errors over the folds; best first:"
     )
+    shown = [
+        one
+        for place, one in enumerate(event.tried)
+        if place < SHOWN_COMBINATIONS or one.values == event.one_standard_error
+    ]
     rows = []
-    for one in event.tried:
+    for one in shown:
         error = "" if math.isnan(one.standard_error) else f"+- {one.standard_error:.2g}"
         rows.append([*one.named_values, one.named_score, error])
-    for one, line in zip(event.tried, _table(rows), strict=True):
+    for one, line in zip(shown, _table(rows), strict=True):
         is_simplest = one.values == event.one_standard_error
         remark = "; simplest within one standard error" if is_simplest else ""
         yield f"  {line}  {_extent(one)}{remark}"
+    if len(shown) < len(event.tried):
+        yield f"  and {len(event.tried) - len(shown)} more, which --log lists"
     yield f"training on all rows with {'  '.join(event.tried[0].named_values)}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from benchmarks.harness import Record
 from benchmarks.searches import ALL_FOLDS, INTELEX_GRID, RACING
@@ -50,9 +50,18 @@ DATA = {
     "regression-40000": "regression, {rows} x 8",
     "several-letters": "26 generated classes, {rows} x 16",
 }
-REAL = list(DATA)[:11]
-# Without the small sets, whose times are mostly the start of Python.
-IN_README = REAL[:7]
+# Work -> the data set, in the bars of the README. Without small sets, whose times are mostly the
+# start of Python.
+README_BARS = {
+    "covtype-all": "covtype\n522,911 x 54",
+    "covtype-100000": "covtype\n100,000 x 54",
+    "covtype-30000": "covtype\n30,000 x 54",
+    "several-covtype7": "covtype, 7 classes\n30,000 x 54",
+    "census": "Census-Income\n50,000 x 506",
+    "flights": "flights\n30,000 x 107",
+    "regression-delay": "flights (regression)\n20,000 x 107",
+    "a9a": "a9a\n32,561 x 123",
+}
 EXACT = (SVM_TRAIN, ALL_CORES, "intelex")
 # Record of a program that was not run.
 _NONE: Record = {"quality": {}, "median": {}}
@@ -89,12 +98,12 @@ def _peak(record: Record) -> str:
     return f"<= {most:.0f}" if most <= NEAR * floor else _bounded(record, f"{most:.0f}")
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _seconds(record: Record | None) -> str:
-    return _bounded(record, f"{_number(record['median']['wall'])} s") if record else "-"
+    return _bounded(record, f"{number(record['median']['wall'])} s") if record else "-"
 
 
 def _gap(record: Record) -> str:
@@ -150,20 +159,19 @@ def starting(found: Found, *starts: str) -> Iterator[tuple[str, Record]]:
 # ---- tables -----------------------------------------------------------------------------------
 
 
-def readme(found: Found) -> list[str]:
-    """Return the times and gaps on real data."""
-    header = [
-        "real data",
-        "`svm-train`",
-        "scikit-learn-intelex",
-        "`randsvm-train`",
-        "gap of `randsvm`",
-    ]
-    rows = []
-    for words, ours, all_ in _works(found, IN_README):
-        peers = [_seconds(all_.get(peer)) for peer in (SVM_TRAIN, "intelex")]
-        rows.append([words, *peers, _seconds(ours), _gap(ours)])
-    return table(header, rows)
+class Bar(NamedTuple):
+    """A bar of the README. seconds: of the whole process; None: the program was not run."""
+
+    name: str
+    seconds: float | None
+
+
+def bars(work: Record) -> list[Bar]:
+    """Return the bars of a work: svm-train, intelex and ours."""
+    records = {record["name"]: record for record in work["commands"]}
+    of = {SVM_TRAIN: "svm-train", "intelex": "scikit-learn-intelex", GAP: "randsvm"}
+    walls = {name: records[name]["median"]["wall"] if name in records else None for name in of}
+    return [Bar(of[name], walls[name]) for name in of]
 
 
 def kernel(found: Found) -> list[str]:
@@ -177,7 +185,7 @@ def kernel(found: Found) -> list[str]:
             rows.append([
                 words, f"`{TRAININGS[name].options}`",
                 *(_seconds(all_.get(peer)) for peer in (SVM_TRAIN, ALL_CORES)),
-                _seconds(all_.get("intelex")) + (f" ({_number(fit)})" if fit else ""),
+                _seconds(all_.get("intelex")) + (f" ({number(fit)})" if fit else ""),
                 _gap(worst), _seconds(ours), _gap(ours),
                 f"{_times(ours, SVM_TRAIN)}, {_times(ours, 'intelex')}",
             ])  # fmt: skip
@@ -334,7 +342,6 @@ def machine(found: Found) -> list[str]:
 
 
 TABLES: dict[str, Callable[[Found], list[str]]] = {
-    "readme": readme,
     "kernel": kernel,
     "untuned": untuned,
     "equal-gaps": equal_gaps,

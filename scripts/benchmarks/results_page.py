@@ -1,19 +1,21 @@
-"""Publish the results of the benchmarks: docs/benchmarks/, the pages and the picture.
+"""Publish the results of the benchmarks: docs/benchmarks/, the pages and the pictures.
 
 docs/benchmarks/ keeps the files of results/benchmarks/, one for each work. Every table of
-docs/benchmarks.md and README.md, and the picture, are made from it. Nothing is measured. The
-picture needs the extra plot.
+docs/benchmarks.md and README.md, and the pictures, are made from it. Nothing is measured. The
+pictures need the extra plot.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from matplotlib.figure import Figure
 
 from benchmarks import page_tables
 from benchmarks.__main__ import WORKS
@@ -23,63 +25,139 @@ from benchmarks.sets import SCRIPTS, results_option
 from benchmarks.trainings import records
 from randsvm import files, plot
 
-# Peers in the order of their colours.
-PEERS_DRAWN = ("svm-train, a tenth", "svm-train", "LIBSVM", "intelex")
-# Works whose gap is drawn against time, where they were measured.
-DRAWN = ("covtype-30000", "a9a", "checkerboard", "twonorm")
+# Work -> the title of its panel in the picture of gaps.
+DRAWN = {
+    "covtype-30000": "covtype, 30,000 rows",
+    "a9a": "a9a, 32,561 rows",
+    "checkerboard": "checkerboard, 100,000 rows",
+    "twonorm": "twonorm, 100,000 rows",
+}
+# Start of the name of a program -> label, colour, mark, and where its label stands: offset in
+# points and alignment.
+PROGRAMS = {
+    "svm-train": ("svm-train", plot.COLOURS[1], "^", (8, -4), "left"),
+    "LIBSVM": ("LIBSVM, 2 cores", plot.COLOURS[2], "s", (0, -15), "center"),
+    "intelex": ("intelex", plot.COLOURS[3], "D", (-8, -4), "right"),
+}
+OURS = "randsvm"
+# Colours of text, bars of peers and the background: for light and for dark pages.
+THEMES = {
+    "light": ("#1d1f21", "#b3b9c1", "#ffffff"),
+    "dark": ("#e6edf3", "#5b6570", "#0d1117"),
+}
+BAR_COLOURS = {"light": plot.COLOURS[0], "dark": plot.COLOURS[5]}
+DPI = 150
 
 
-# ---- the picture ---------------------------------------------------------------------------------
+# ---- pictures ------------------------------------------------------------------------------------
+
+
+@plot.in_style
+def draw_times(found: Found, path: Path, theme: str) -> None:
+    """Draw the seconds of each program on the sets of the README, as bars."""
+    ink, grey, background = THEMES[theme]
+    shown = [work for work in page_tables.README_BARS if work in found]
+    figure = Figure(figsize=(800 / 100, 0.64 * len(shown) + 0.5), facecolor=background)
+    axis = figure.subplots()
+    axis.set_facecolor(background)
+    for place, work in enumerate(reversed(shown)):
+        for offset, bar in zip((0.26, 0, -0.26), page_tables.bars(found[work]), strict=True):
+            own = bar.name == OURS
+            colour = BAR_COLOURS[theme] if own else grey
+            if bar.seconds is None:
+                text = f"{bar.name}: not run"
+                axis.text(0.105, place + offset, text, va="center", color=ink, fontsize=9)
+                continue
+            axis.barh(place + offset, bar.seconds - 0.1, 0.24, left=0.1, color=colour)
+            weight = "bold" if own else "normal"
+            text = f"  {bar.name} {page_tables.number(bar.seconds)} s"
+            axis.text(
+                bar.seconds, place + offset, text, va="center", color=ink, fontsize=9, weight=weight
+            )
+    names = [page_tables.README_BARS[work] for work in reversed(shown)]
+    axis.set_yticks(range(len(shown)), names, fontsize=10)
+    axis.set(xscale="log", xlim=(0.1, 400), ylim=(-0.5, len(shown) - 0.5))
+    axis.set_xlabel("seconds of the whole process (logarithmic)", fontsize=9)
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.grid(axis="y", visible=False)
+    axis.tick_params(colors=ink, which="both", length=0)
+    axis.xaxis.label.set_color(ink)
+    for side in axis.spines.values():
+        side.set_visible(False)
+    _save(figure, path, {work: found[work] for work in shown})
 
 
 @plot.in_style
 def draw_gaps(found: Found, path: Path) -> None:
     """Draw the gap against seconds: the rounds of ours, and where each program ended."""
     drawn = [name for name in DRAWN if name in found]
-    figure, axes = plot.panels(-(-len(drawn) // 2), min(2, len(drawn)), 1.0, 1.2)
+    figure, axes = plot.panels(-(-len(drawn) // 2), min(2, len(drawn)))
     for axis, name in zip(axes, drawn, strict=False):
-        others = found.get(f"loose-{name}", {"commands": []})["commands"][1:]
-        _draw_gaps_of(axis, found[name]["commands"], others)
-        title = f"{name}, {found[name]['rows']:,} rows"
-        axis.set(title=title, xlabel="seconds", ylabel="gap", xscale="log", yscale="log")
+        looser = found.get(f"loose-{name}", {"commands": []})["commands"][1:]
+        ours, *peers = found[name]["commands"]
+        axis.plot(*zip(*ours["course"], strict=True), color=plot.COLOURS[0], linewidth=2)
+        last = ours["median"]["wall"], ours["quality"]["gap"]
+        axis.plot(*last, "o", color=plot.COLOURS[0])
+        _write_beside(axis, OURS, last, (0, -16), "center", plot.COLOURS[0])
+        for record in [*peers, *looser]:
+            _draw_program(axis, record)
+        axis.set(title=DRAWN[name], xlabel="seconds", xscale="log", yscale="log")
+        axis.set(ylabel="gap", ylim=(3e-7, 2), xlim=(0.1, 1000))
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize="x-small")
+        axis.set_yticks([1, 1e-2, 1e-4, 1e-6], ["100%", "1%", "0.01%", "0.0001%"])
     for axis in axes[len(drawn) :]:
         axis.remove()
+    _save(figure, path, _of_gaps(found))
+
+
+def _draw_program(axis: Any, record: Record) -> None:
+    """Draw where a program ended; a program of another kind has no mark."""
+    name, gap = record["name"], record["quality"].get("gap")
+    style = next((PROGRAMS[start] for start in PROGRAMS if name.startswith(start)), None)
+    if style is None or not gap or "tenth" in name:
+        return
+    label, colour, mark, offset, align = style
+    place = record["median"]["wall"], gap
+    axis.plot(*place, mark, color=colour)
+    _write_beside(axis, label, place, offset, align, colour)
+
+
+def _write_beside(
+    axis: Any,
+    text: str,
+    place: tuple[float, float],
+    offset: tuple[float, float],
+    align: str,
+    colour: str,
+) -> None:
+    options: Any = {"textcoords": "offset points", "ha": align, "fontsize": 9, "color": colour}
+    axis.annotate(text, place, xytext=offset, **options)
+
+
+def _save(figure: Figure, path: Path, drawn: Found) -> None:
     with files.create_output(str(path)) as stream:
-        options = {"metadata": {"Source": digest(found)}, "pil_kwargs": {"optimize": True}}
-        plot.write(figure, stream, format="png", dpi=80, **options)
+        options = {"metadata": {"Source": digest(drawn)}, "pil_kwargs": {"optimize": True}}
+        plot.write(figure, stream, format="png", dpi=DPI, **options)
 
 
-def _draw_gaps_of(axis: Any, commands: Sequence[Record], looser: Sequence[Record]) -> None:
-    """Draw the rounds of ours, and the end of each program: filled, or open for its fit alone."""
-    ours, *peers = commands
-    axis.plot(*zip(*ours["course"], strict=True), color=plot.INK, label=ours["name"])
-    for record in [ours, *peers, *looser]:
-        gap, (colour, mark) = record["quality"].get("gap"), _style_of(record, ours)
-        if not gap:
-            continue
-        label = None if record is ours else record["name"]
-        axis.plot(record["median"]["wall"], gap, mark, color=colour, label=label)
-        if "fit" in record["median"]:
-            axis.plot(record["median"]["fit"], gap, mark, color=colour, markerfacecolor="none")
-    axis.plot([], [], "o", color=plot.GREY, markerfacecolor="none", label="open: fit alone")
-
-
-def _style_of(record: Record, ours: Record) -> tuple[str, str]:
-    """Return colour and mark of a program: the same in every picture, at any tolerance."""
-    if record is ours:
-        return plot.INK, "s"
-    number = next((k for k, name in enumerate(PEERS_DRAWN) if record["name"].startswith(name)), 7)
-    return plot.COLOURS[number], plot.MARKS[number]
-
-
-def digest(found: Found) -> str:
-    """Return the SHA-256 of the results drawn. The picture holds it: a test detects an old one."""
+def _of_gaps(found: Found) -> Found:
     names = [*DRAWN, *(f"loose-{name}" for name in DRAWN)]
-    drawn = {name: found[name] for name in names if name in found}
+    return {name: found[name] for name in names if name in found}
+
+
+def digest(drawn: Found) -> str:
+    """Return the SHA-256 of results. The picture of them holds it: a test detects an old one."""
     return hashlib.sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
+
+
+def pictures(found: Found) -> dict[str, tuple[Callable[[Path], None], Found]]:
+    """Return the pictures of the pages by file name: a function that draws it, and its results."""
+    bars = {work: found[work] for work in page_tables.README_BARS if work in found}
+    times = {
+        f"results-times{suffix}.png": (partial(draw_times, found, theme=theme), bars)
+        for theme, suffix in (("light", ""), ("dark", "-dark"))
+    }
+    return times | {"results-gap.png": (partial(draw_gaps, found), _of_gaps(found))}
 
 
 # ---- files ------------------------------------------------------------------------------------
@@ -120,14 +198,15 @@ def published(folder: Path) -> Found:
 )
 @results_option
 def main(output: Path, results: Path) -> None:
-    """Publish what was measured, and write the tables and the picture of the pages."""
+    """Publish what was measured, and write the tables and the pictures of the pages."""
     kept = output / "benchmarks"
     kept.mkdir(exist_ok=True)
     for path in sorted((results / "benchmarks").glob("*.json")):
         found = to_publish(path.stem, json.loads(path.read_text()))
         _write(kept / path.name, json.dumps(found, separators=(",", ":")) + "\n")
     works = published(kept)
-    draw_gaps(works, output / "results-gap.png")
+    for name, (draw, _) in pictures(works).items():
+        draw(output / name)
     for page in (output / "benchmarks.md", output.parent / "README.md"):
         if page.exists():
             _write(page, page_tables.filled(page.read_text(), works))

@@ -197,6 +197,26 @@ def test_the_table_is_sorted_by_score(tmp_path, write_set, command):
     assert len({line.index("%") for line in table.splitlines()[:3]}) == 1
 
 
+def test_a_long_table_has_the_best_combinations_and_the_simplest(tmp_path, write_set, command):
+    grid = "-c", ",".join(f"{2.0**k}" for k in range(-6, 10))
+    words = "-v", 3, *grid, "--no-racing", "--log", "log"
+    ended = command("train", "randsvm", *words, write_set("svc"), "m")
+    _, _, table = ended.stderr.partition("best first:\n")
+    shown = re.findall(r"^  C (\S+) +accuracy", table, re.MULTILINE)
+    (record,) = [
+        one
+        for one in map(json.loads, (tmp_path / "log").read_text().splitlines())
+        if one["event"] == "searched"
+    ]
+    ranked = [f"{one['values']['C']:g}" for one in record["tried"]]
+    assert len(ranked) == 16
+    assert shown[:10] == ranked[:10]
+    simplest = [f"{record['one_standard_error']['C']:g}"]
+    assert shown[10:] in ([], simplest)
+    assert set(simplest) <= set(shown)
+    assert f"and {16 - len(shown)} more, which --log lists" in table
+
+
 def test_a_search_on_a_subset_trains_the_model_on_all_rows(tmp_path, write_set):
     path, data = write_set("svc"), SETS["svc"]
     learnt = learn("randsvm", path, tmp_path / "m", "-v", 4, "--subset", 80, *WORDS["svc"])
