@@ -104,7 +104,7 @@ def train(
     Learning", NIPS 2007 (randsvm). Osuna, Freund, Girosi, AI Memo 1602, 1997 (osuna). Mostefaoui,
     Zaou, "SVM: Reduction of Learning Time" (osuna-closest).
     """
-    from randsvm.data.columns import Frame, is_frame
+    from randsvm.data.columns import Frame, format_of_name, is_frame
     from randsvm.data.in_memory import Arrays, original_labels
     from randsvm.files import inputs
     from randsvm.models.fitted import FittedModel
@@ -119,8 +119,15 @@ def train(
     if isinstance(old, FittedModel):
         options["update"] = "<memory>"
     target = None if model is None else os.fspath(model)
-    # Files for the model of a frame have its types of columns.
-    own_format = {"format": "parquet"} if is_frame(data) else {}
+    own_format = {}
+    if is_frame(data):
+        # Files for the model of a frame have its types of columns.
+        own_format = {"format": "parquet"}
+    elif not isinstance(data, Arrays) and old is None:
+        # An update reads its rows as the model says.
+        formats = {format_of_name(path) for path in source}
+        if len(formats) == 1 and "svmlight" not in formats:
+            own_format = {"format": formats.pop()}
     values = _values({**own_format, **options}, groups)
     made: list[Any] = [make_parameters(one, values) for one in groups if one is not RoundsParams]
     # ALGORITHMS has the parameters of the machine first.

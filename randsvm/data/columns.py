@@ -213,13 +213,19 @@ def _column(entry: dict[str, Any]) -> Column:
     return Column(name, categories, None if mean is None else float(mean))
 
 
-def format_hint(path: str, used: str = "svmlight") -> str:
-    """Return the option for a file whose name is that of another format than `used`, or nothing."""
+def format_of_name(path: str) -> str:
+    """Return the format of tables that the suffix of a file's name says, else svmlight."""
     name = Path(path.lower())
     if name.suffix in (".gz", ".bz2", ".xz"):
         name = name.with_suffix("")
     found = name.suffix.removeprefix(".")
-    is_other = found in (*DELIMITERS, "parquet") and found != used
+    return found if found in (*DELIMITERS, "parquet") else "svmlight"
+
+
+def format_hint(path: str, used: str = "svmlight") -> str:
+    """Return the option for a file whose name is that of another format than `used`, or nothing."""
+    found = format_of_name(path)
+    is_other = found not in ("svmlight", used)
     return f" (--format {found} reads such files)" if is_other else ""
 
 

@@ -116,7 +116,8 @@ class DataParams(Options):
         Choice(*FORMATS),
         "--format",
         help="Format of TRAIN_FILE. In a table, a column of numbers is a feature, and so is each "
-        "text of another column; the model applies them in predictions.  [default: svmlight]",
+        "text of another column; the model applies them in predictions.  [default: the suffix of "
+        "the name, .csv, .tsv or .parquet; else svmlight]",
         group=TABLE,
         brief="svmlight, csv, tsv or parquet.",
     )

@@ -379,6 +379,27 @@ def test_whole_numbers_as_categories_may_become_floats_and_floats_whole_numbers(
         assert all(list(model.predict(frame)) == list(whole.y) for frame in frames)
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv.gz", "rows.parquet"])
+def test_the_suffix_of_a_name_says_the_format(tmp_path, name):
+    frame, path = census(300), tmp_path / name
+    if name.endswith("parquet"):
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, sep="\t" if ".tsv" in name else ",", index=False)
+    own = {"label_column": "income", **SVM}
+    of_format = name.split(".")[1]
+    found = randsvm.train([path], algorithm="randsvm", **own)
+    asked = randsvm.train([path], algorithm="randsvm", format=of_format, **own)
+    assert str(found.model.columns) == str(asked.model.columns)
+    # A name that says nothing, and a format that contradicts the name.
+    other = path.rename(tmp_path / "rows")
+    with pytest.raises(DataError):
+        randsvm.train([other], algorithm="randsvm", **SVM)
+    path = other.rename(tmp_path / "rows.csv")
+    with pytest.raises(DataError):
+        randsvm.train([path], algorithm="randsvm", format="svmlight", **SVM)
+
+
 def test_forms_of_a_file_do_not_change_the_model(tmp_path):
     frame = census(400)
     text = frame.to_csv(index=False)
