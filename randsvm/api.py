@@ -123,7 +123,7 @@ def train(
     if is_frame(data):
         # Files for the model of a frame have its types of columns.
         own_format = {"format": "parquet"}
-    elif not isinstance(data, Arrays) and old is None:
+    elif not isinstance(source, Arrays) and old is None:
         # An update reads its rows as the model says.
         formats = {format_of_name(path) for path in source}
         if len(formats) == 1 and "svmlight" not in formats:

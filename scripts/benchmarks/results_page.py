@@ -153,7 +153,7 @@ def digest(drawn: Found) -> str:
 def pictures(found: Found) -> dict[str, tuple[Callable[[Path], None], Found]]:
     """Return the pictures of the pages by file name: a function that draws it, and its results."""
     bars = {work: found[work] for work in page_tables.README_BARS if work in found}
-    times = {
+    times: dict[str, tuple[Callable[[Path], None], Found]] = {
         f"results-times{suffix}.png": (partial(draw_times, found, theme=theme), bars)
         for theme, suffix in (("light", ""), ("dark", "-dark"))
     }
