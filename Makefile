@@ -2,23 +2,25 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORK := results
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check \
-  --config-settings editable_mode=compat --editable
+EDITABLE := install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable
+INSTALL := $(BIN)/pip $(EDITABLE)
 # Editable: the compiled modules land beside their sources, so a changed .pyx, .pxi or .h means a new install.
 MODULES := $(wildcard randsvm/*.pyx randsvm/*/*.pyx)
 SOURCES := pyproject.toml $(MODULES) $(wildcard randsvm/*.h randsvm/*/*.pxi randsvm/*/*.h)
 COMPILED := $(subst /,.,$(basename $(MODULES)))
 
 .PHONY: help wheel pythons demo test lint fuzz mutants docs peers data-real fetched compiled bench bench-quick results \
-  data clean
+  options data clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
 
-.venv/ready: $(SOURCES)
-	@for tool in cc c++; do command -v $$tool > /dev/null || { \
+COMPILERS = for tool in cc c++; do command -v $$tool > /dev/null || { \
 	  echo "randsvm is compiled on installation and found no $$tool: install a C and C++ compiler" \
 	       "(Debian: apt-get install build-essential python3-dev)"; exit 1; }; done
+
+.venv/ready: $(SOURCES)
+	@$(COMPILERS)
 	@echo "installing randsvm and the tools of its developers into .venv (640 MB, some minutes)"
 	$(PYTHON) -m venv .venv
 	$(INSTALL) '.[dev]'
@@ -51,21 +53,29 @@ docs: .venv/ready  ## build a site of docs/ in build/site/, with every option an
 	$(INSTALL) '.[docs]'
 	$(BIN)/mkdocs build --strict
 
-$(WORK)/%.train: scripts/make_data.py | .venv/ready
-	@mkdir -p $(WORK)
-	$(BIN)/python scripts/make_data.py $* $@ --rows 100000
+# What running needs, without the tools of developers.
+.run/ready: $(SOURCES)
+	@$(COMPILERS)
+	@echo "installing randsvm into .run (190 MB, a minute or two, most of it for compiling)"
+	$(PYTHON) -m venv .run
+	.run/bin/pip $(EDITABLE) . --no-compile
+	touch $@
 
-$(WORK)/%.test: scripts/make_data.py | .venv/ready
+demo: .run/ready  ## train, predict and check a set of 100,000 rows, in an environment of its own
 	@mkdir -p $(WORK)
-	$(BIN)/python scripts/make_data.py $* $@ --rows 10000 --seed 1
-
-demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).test)  ## train and predict checkerboard and twonorm sets of 100,000 rows
-	@echo; echo "--- checkerboard, 100,000 rows"
-	$(BIN)/randsvm-train -c 1 -g 5 $(WORK)/checkerboard.train $(WORK)/demo-checkerboard.model
-	$(BIN)/randsvm-predict $(WORK)/checkerboard.test $(WORK)/demo-checkerboard.model $(WORK)/demo-checkerboard.out
-	@echo; echo "--- twonorm, 100,000 rows"
-	$(BIN)/randsvm-train -c 1 -g 0.05 $(WORK)/twonorm.train $(WORK)/demo-twonorm.model
-	$(BIN)/randsvm-predict $(WORK)/twonorm.test $(WORK)/demo-twonorm.model $(WORK)/demo-twonorm.out
+	.run/bin/python scripts/make_data.py checkerboard $(WORK)/demo.train --rows 100000
+	.run/bin/python scripts/make_data.py checkerboard $(WORK)/demo.test --rows 10000 --seed 1
+	@echo; echo "--- train on 100,000 rows"
+	.run/bin/randsvm-train -c 1 -g 5 $(WORK)/demo.train $(WORK)/demo.model
+	@echo; echo "--- predict 10,000 other rows"
+	.run/bin/randsvm-predict $(WORK)/demo.test $(WORK)/demo.model $(WORK)/demo.out
+	@echo; echo "--- check the certificate with a program that shares no code with the training"
+	.run/bin/randsvm-check $(WORK)/demo.train $(WORK)/demo.model
+	@echo; echo "The gap is how far the objective of the model can be from the optimum: at most 0.1%."
+	@echo "With a file of your own, which may be CSV (pip install '.[tables]'):"
+	@echo "    . .run/bin/activate"
+	@echo "    randsvm-train --scale minmax -c auto -g auto TRAIN_FILE MODEL_FILE"
+	@echo "    randsvm-predict TEST_FILE MODEL_FILE OUTPUT_FILE"
 
 .venv/plot: .venv/ready
 	$(INSTALL) '.[plot]'
@@ -108,6 +118,9 @@ bench-quick: compiled  ## the same on a tenth of the rows, each command once (te
 results: .venv/plot  ## tables and pictures of the pages, from what make bench measured
 	$(BENCHMARKS).results_page
 
+options: .venv/ready  ## the list of all options in docs/command-line.md
+	$(BIN)/python scripts/command_line_page.py
+
 # The wheel is built from the source distribution, as an index would have it; what is installed may
 # use nothing of this folder.
 wheel:  ## a source distribution and a wheel in dist/, each tried in its own environment
@@ -134,4 +147,4 @@ data: .venv/ready  ## make the files of data/ again
 	$(BIN)/python scripts/make_data.py sinc data/sinc.svm --rows 500
 
 clean:  ## remove .venv, results and what was compiled
-	rm -rf .venv $(WORK) build dist randsvm.egg-info randsvm/*.so randsvm/*/*.so $(MODULES:.pyx=.c) $(MODULES:.pyx=.cpp)
+	rm -rf .venv .run $(WORK) build dist randsvm.egg-info randsvm/*.so randsvm/*/*.so $(MODULES:.pyx=.c) $(MODULES:.pyx=.cpp)

@@ -1,4 +1,4 @@
-"""randsvm: support vector machines on svmlight files that are too large for LIBSVM.
+"""randsvm: LIBSVM's support vector machines, faster on large files, with a certificate.
 
     from randsvm import SVC
     machine = SVC(gamma=5).fit(X, y)    # scikit-learn's interface, with a certified gap

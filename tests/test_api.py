@@ -141,7 +141,7 @@ def test_weights_are_a_dictionary(weights):
         ({"jobs": 1.5}, ParameterError, "jobs: expected a whole number, found 1.5"),
         ({"jobs": math.inf}, ParameterError, "jobs: expected a whole number, found inf"),
         ({"C": None}, ParameterError, "C must have a value, got None"),
-        ({"C": {}}, ParameterError, "C: expected a number, several as 1,2,8, .* or auto, found {}"),
+        ({"C": {}}, ParameterError, "C: expected a number, a list .* or auto, found {}"),
         ({"gap": [1]}, ParameterError, "gap: expected a number as 0.01 or none, found "),
         ({"folds": [2]}, ParameterError, "folds: expected folds as 5 or 5x3, found "),
         ({"cache": 5}, ParameterError, "cache: expected the name of a file, found 5"),

@@ -73,3 +73,9 @@ def test_the_pictures_come_from_the_published_results(script, published):
         picture = (SCRIPTS.parent / "docs" / name).read_bytes()
         assert page.digest(drawn).encode() in picture, "make results"
         assert len(picture) < 200_000
+
+
+def test_the_page_of_the_command_line_has_the_help_of_today(script):
+    page = script("command_line_page")
+    text = page.PAGE.read_text()
+    assert text == page.filled(text), "run: .venv/bin/python scripts/command_line_page.py"

@@ -97,7 +97,7 @@ def trained(event: Trained) -> Iterable[str]:
         found = event.reduced
         yield (
             f"reduced from {found.support_vectors_before:,} support vectors (gap "
-            f"{found.full_gap:.3%}): P is of the reduced machine, D of the full one"
+            f"{found.full_gap:.3%}): P is of the reduced model, D of the full one"
         )
         yield (
             f"f changes by {found.largest_change:.3g} at most, {found.mean_change:.3g} on "

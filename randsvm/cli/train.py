@@ -57,25 +57,25 @@ def training(described: Callable[[], None]) -> Callable[..., None]:
     metavar="ALGORITHM",
     usage="[ALGORITHM] [OPTIONS] TRAIN_FILE [MODEL_FILE]",
     note="The default ALGORITHM is randsvm. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h -w -b -q "
-    "keep their meaning; after -v a model is trained, too.",
+    "keep their meaning; after -v a model is trained.",
     examples={
         "randsvm-train -c 1 -g 0.5 data.svm": "writes data.svm.model; options are LIBSVM's",
         "randsvm-train -c 1,8,64 -g 0.05,0.5 -v 5 data.svm data.model": (
             "cross-validates every pair of values, trains with the best"
         ),
         "randsvm-train sgd text.svm.gz text.model": (
-            "a linear machine; liblinear-predict reads the model"
+            "a linear model, which liblinear-predict reads"
         ),
     },
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def train() -> None:
-    """Train a support vector machine on a file that is too large for LIBSVM.
+    """Train a support vector machine, and prove how close it is to the optimum.
 
-    The file is in svmlight format, or a table (--format).
+    The file is in svmlight format, or a table (.csv, .tsv or .parquet).
 
-    Model files are LIBSVM's and LIBLINEAR's text formats: their own programs read them, except
-    models with what those formats cannot represent, such as scaling or random features.
+    Models are in LIBSVM's and LIBLINEAR's text formats. Their own programs read them, unless a
+    model uses something that they lack, such as scaling or random features.
     """
 
 
@@ -106,8 +106,8 @@ def randsvm() -> None:
     or there are k support vectors.
 
     TRAIN_FILE may be compressed or a URL; - is standard input; several files, or a quoted pattern
-    as 'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE + .model
-    in the working folder; after several names it is the last one.
+    such as 'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE +
+    .model in the working folder; after several names it is the last one.
     """
 
 
@@ -166,7 +166,7 @@ def osuna_closest() -> None:
     short_help="Linear, by stochastic gradient: text, many features.",
     examples={
         "randsvm-train sgd --lambda 1e-4 text.svm.gz text.model": (
-            "a linear machine; liblinear-predict reads the model"
+            "a linear model, which liblinear-predict reads"
         ),
         "randsvm-train sgd -t rbf -g 0.5 --components 2000 data.svm": (
             "2,000 random features stand for the kernel"

@@ -260,7 +260,7 @@ class NumberOrGrid(Number):
     """
 
     metavar = "FLOAT[,FLOAT...]"
-    expected = "a number, several as 1,2,8, a range as 2^-5:2^15:2^2 (its step multiplies)"
+    expected = "a number, a list (1,2,8) or a range (2^-5:2^15:2^2, whose step multiplies)"
     MOST = 1000
 
     def __init__(self, bounds: str = "", *words: str, auto: tuple[float, ...] = ()) -> None:

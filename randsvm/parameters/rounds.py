@@ -195,7 +195,7 @@ class RoundsParams(Options):
         "--reduce",
         help="Express the decision function by at most N of its support vectors, of several "
         "classes in each problem, with new coefficients; auto: by the fewest within --gap. The gap "
-        "is certified against D of the full machine.",
+        "is certified against D of the full model.",
         group=STOP,
     )
     warm_start: str | None = option(

@@ -74,7 +74,7 @@ class Limits(Options):
         "--overwrite",
         help="Replace MODEL_FILE even if the training is interrupted or out of time and the new "
         "model has a larger gap; else the new model becomes MODEL_FILE.interrupted, unless that "
-        "has a smaller gap, too.",
+        "also has a smaller gap.",
         group=OUTPUT,
     )
 
@@ -115,9 +115,9 @@ class DataParams(Options):
         None,
         Choice(*FORMATS),
         "--format",
-        help="Format of TRAIN_FILE. In a table, a column of numbers is a feature, and so is each "
-        "text of another column; the model applies them in predictions.  [default: the suffix of "
-        "the name, .csv, .tsv or .parquet; else svmlight]",
+        help="Format of TRAIN_FILE. In a table, numeric columns become features and text "
+        "columns are one-hot encoded; the model does the same in predictions.  [default: by the "
+        "suffix of the name, .csv, .tsv or .parquet; else svmlight]",
         group=TABLE,
         brief="svmlight, csv, tsv or parquet.",
     )
@@ -140,8 +140,8 @@ class DataParams(Options):
         None,
         Kind(),
         "--categorical-columns",
-        help="Columns of a table whose numbers are categories, too, such as codes: names or "
-        "numbers, separated by commas.",
+        help="Columns of a table whose numbers are categories, such as codes: names or numbers, "
+        "separated by commas.",
         group=TABLE,
     )
     group_column: str | None = option(
@@ -342,9 +342,10 @@ class Resources(Options):
         2048 * MEGABYTE,
         Size(">= 16M"),
         "--memory",
-        help="Bound on memory for data, support vectors and LIBSVM, as 512M or 4G.  [default: 2G]",
+        help="Bound on memory for data, support vectors and LIBSVM, e.g. 512M or 4G.  "
+        "[default: 2G]",
         group=RESOURCES,
-        brief="Bound on memory, as 512M or 4G.",
+        brief="Bound on memory, e.g. 512M or 4G.",
     )
     libsvm_cache: float | None = option(
         None,
@@ -540,8 +541,8 @@ class CertifyParams(Options):
         Number(">= 0 and finite"),
         "-p",
         "--epsilon",
-        help="Half width of the tube of an epsilon-regression.",
-        brief="Half width of the tube of svr.",
+        help="svr: residuals up to this size cost nothing.",
+        brief="svr: residuals up to this size cost nothing.",
     )
     nu: float = option(
         0.5,

@@ -68,8 +68,7 @@ class SgdParams(MachineParams):
 
     task: str = inherited(
         "task",
-        help="What is trained: classes (LIBSVM's 0), novelty detection (2), "
-        "epsilon-regression (3).",
+        help="svc (0): classification; one-class (2): novelty detection; svr (3): regression.",
         # The empty word keeps LIBSVM's numbers.
         kind=Choice("svc", "", "one-class", "svr"),
         brief="svc, one-class or svr (0, 2, 3).",
@@ -107,7 +106,7 @@ class SgdParams(MachineParams):
         None,
         NumberOrGrid("> 0 and finite"),
         "--lambda",
-        help="lambda = 1/(C n), instead of -c; several values are searched, too.  [default: -c 1]",
+        help="lambda = 1/(C n), instead of -c; several values are also searched.  [default: -c 1]",
         brief="lambda = 1/(C n), instead of -c.",
     )
     loss: str | None = option(
@@ -182,8 +181,8 @@ class SgdParams(MachineParams):
         None,
         RowsOrTime("> 0"),
         "--checkpoint",
-        help="With --update: write the model after this number of rows, as 100000, or this time, "
-        "as 60s or 10m.",
+        help="With --update: write the model after this number of rows (100000) or this time "
+        "(60s, 10m).",
         group=STOP,
     )
 

@@ -213,8 +213,8 @@ class MachineParams(Options):
         Choice(*TASK_NAMES),
         "-s",
         "--task",
-        help="What is trained: classes (LIBSVM's 0; 1 with nu in place of C), epsilon-regression "
-        "(3; 4 with nu in place of -p), novelty detection (2).",
+        help="svc (0), nu-svc (1): classification; one-class (2): novelty detection; svr (3), "
+        "nu-svr (4): regression.",
         brief="svc, nu-svc, one-class, svr or nu-svr (0 to 4).",
     )
     kernel: str = option(
@@ -233,8 +233,8 @@ class MachineParams(Options):
         NumberOrGrid(">= 0 and finite", SCALE, auto=GAMMAS),
         "-g",
         "--gamma",
-        help="gamma of poly, rbf and sigmoid; scale: 1/(d variance of all values); auto: as -c "
-        "auto.  [default: 1/d, d features found]",
+        help="gamma of poly, rbf and sigmoid; scale: 1/(d variance of all values); auto: see "
+        "-c.  [default: 1/d for d features]",
         brief="gamma of the kernel.",
     )
     coef0: float = option(
@@ -249,34 +249,34 @@ class MachineParams(Options):
         NumberOrGrid("> 0 and finite", auto=COSTS),
         "-c",
         "--cost",
-        help="C, the cost of a violation; C = 1/(lambda n) for n rows. Several values, as 1,2,8 or "
-        "2^-1,2^3 or 2^-5:2^15:2^2 (each 2^2 times the one before), are searched, also of -g, -p "
-        "and -n. -c auto, -g auto: search the ranges of LIBSVM's grid.py, then finer grids around "
-        "the best.  [default: 1]",
-        brief="C, the cost of a violation; lists as 1,8,64 are searched.",
+        help="C, the cost of a violation; C = 1/(lambda n) for n rows. Several values (1,2,8 "
+        "or 2^-1,2^3 or 2^-5:2^15:2^2, where each is 2^2 times the one before) are searched; so "
+        "are several values of -g, -p and -n. -c auto, -g auto: search the ranges of LIBSVM's "
+        "grid.py, then finer grids around the best.  [default: 1]",
+        brief="C, the cost of a violation; a list (1,8,64) is searched.",
     )
     epsilon: float = option(
         0.1,
         NumberOrGrid(">= 0 and finite"),
         "-p",
         "--epsilon",
-        help="Half width of the tube of -s svr without loss.",
-        brief="Half width of the tube of svr.",
+        help="svr: residuals up to this size cost nothing.",
+        brief="svr: residuals up to this size cost nothing.",
     )
     nu: float | None = option(
         None,
         NumberOrGrid("> 0 and <= 1"),
         "-n",
         "--nu",
-        help="Share of the rows that -s one-class may leave outside.  [default: the share that "
+        help="one-class: at most this share of the rows is outside.  [default: the share that "
         "follows from -c]",
-        brief="Share of the rows that one-class may leave outside.",
+        brief="one-class: at most this share of the rows is outside.",
     )
     components: int | None = option(
         None,
         Whole(">= 1"),
         "--components",
-        help="Random features that replace the rbf or poly kernel of a linear machine.",
+        help="Approximate the rbf or poly kernel by N random features and train a linear model.",
     )
     multiclass: str | None = option(
         None,
@@ -291,8 +291,9 @@ class MachineParams(Options):
         Switch(),
         "-b",
         "--probability",
-        help="Fit probabilities: of classes by Platt's sigmoid and of regressions by the scale of "
-        "their noise, both cross-validated; of -s one-class by the density of rows.  [default: 0]",
+        help="1: fit probabilities; for classes by Platt's sigmoid and for regressions by the "
+        "scale of the noise, both cross-validated; for one-class by the density of rows.  "
+        "[default: 0]",
         brief="1: fit probabilities.",
     )
     conformal: bool = option(
@@ -353,9 +354,9 @@ class KernelParams(MachineParams):
     nu: float = inherited(
         "nu",
         default=0.5,
-        help="Share of the rows that may lie outside: of -s one-class, and of the margin or tube "
-        "of nu-svc and nu-svr.",
-        brief="Share of the rows that may lie outside.",
+        help="one-class: at most this share of the rows is outside; nu-svc, nu-svr: at most this "
+        "share is inside the margin or outside the tube.",
+        brief="one-class, nu-svc, nu-svr: share of outliers allowed.",
     )
     tolerance: float = option(
         1e-3,

@@ -156,6 +156,7 @@ def pictures(found: Found) -> dict[str, tuple[Callable[[Path], None], Found]]:
     times: dict[str, tuple[Callable[[Path], None], Found]] = {
         f"results-times{suffix}.png": (partial(draw_times, found, theme=theme), bars)
         for theme, suffix in (("light", ""), ("dark", "-dark"))
+        if bars
     }
     return times | {"results-gap.png": (partial(draw_gaps, found), _of_gaps(found))}
 

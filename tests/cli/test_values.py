@@ -68,7 +68,7 @@ def test_numbers(text, values):
     ],
 )
 def test_what_is_no_number(text):
-    with pytest.raises(click.UsageError, match="its step multiplies"):
+    with pytest.raises(click.UsageError, match="whose step multiplies"):
         COSTS.convert(text, None, None)
 
 
