@@ -173,8 +173,7 @@ def _search_table(records: Sequence[Record]) -> str:
     if sum(one["event"] == "tried" for one in records) < 2:
         return ""
     tried, best = plot.trials(records)
-    sign = 1 if plot.is_loss(best) else -1
-    tried.sort(key=lambda t: (t is not best, t["dropped_after"] is not None, sign * t["score"]))
+    tried.sort(key=lambda t: (t is not best, t["dropped_after"] is not None, -plot.quality(t)))
     head = [*best["values"], best["score_name"], "standard error", "rows", "dropped after folds"]
     lines = ["".join(f"<th>{text(name)}</th>" for name in head)]
     for one in tried[:MAX_ROWS]:

@@ -195,7 +195,7 @@ def convergence(*logs: str | Sequence[Record]) -> Figure:
         raise ContentError("rounds of kernel machines and epochs of sgd have no common axis")
 
     def has(field: str) -> bool:
-        return any(one[field] for one in everything)
+        return any(one[field] is not None for one in everything)
 
     kind = everything[0]["event"]
     x, x_label = AXES[kind]
@@ -239,11 +239,12 @@ def _draw_run(axis: Any, records: list[Record], x: str, lines: Any, number: int)
 
 def _set_scales(axis: Any, panel: Panel) -> None:
     """Set a logarithmic axis, without the values that are 0, or leave out few very large values."""
+    values = np.concatenate([line.get_ydata() for line in axis.lines])
     if panel.is_logarithmic:
-        axis.set_yscale("log", nonpositive="mask")
+        if (values > 0).any():
+            axis.set_yscale("log", nonpositive="mask")
         return
     # The first P may be a hundred times the optimum.
-    values = np.concatenate([line.get_ydata() for line in axis.lines])
     if np.nanmax(values) > 2 * (most := np.nanquantile(values, 0.9)) > 0:
         axis.set_ylim(top=1.1 * most)
 
@@ -254,6 +255,13 @@ def _set_scales(axis: Any, panel: Panel) -> None:
 def is_loss(one: Record) -> bool:
     """Return whether a smaller score of a combination is better."""
     return str(one["score_name"]).endswith(("error", "loss"))
+
+
+def quality(one: Record) -> float:
+    """Return the score of a combination, negative if a smaller one is better; -inf without one."""
+    if one["score"] is None:
+        return -np.inf
+    return float(-one["score"] if is_loss(one) else one["score"])
 
 
 def trials(records: Sequence[Record]) -> tuple[list[Record], Record]:
@@ -269,8 +277,7 @@ def trials(records: Sequence[Record]) -> tuple[list[Record], Record]:
     chosen += [one["cross_validation"] for one in records if one.get("cross_validation")]
     of_chosen = [one for one in tried if chosen and one["values"] == chosen[-1]["values"]]
     whole = [one for one in tried if one["dropped_after"] is None] or tried
-    sign = -1 if is_loss(tried[0]) else 1
-    return tried, max(of_chosen or whole, key=lambda one: (one["rows"], sign * one["score"]))
+    return tried, max(of_chosen or whole, key=lambda one: (one["rows"], quality(one)))
 
 
 @in_style
@@ -310,7 +317,7 @@ def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Fi
     tried = [one for one in tried if all(one["values"][o] == best["values"][o] for o in rest)]
     unit = best["score_name"] + ", %" * (best["score_name"] in PERCENT_SCORES)
     chosen = ", ".join(f"{name} = {best['values'][name]:.4g}" for name in [*shown, *rest])
-    title = f"chosen: {chosen}\n{best['score_name']} {best['score']:.5g} {_error(best)}"
+    title = f"chosen: {chosen}\n{best['score_name']} {_score(best, 5)} {_error(best)}"
     size = [min(3.0, max(1.0, len(values[name]) / 6)) for name in shown]
     figure, (axis,) = panels(1, 1, *(size if len(shown) > 1 else ()))
     if len(shown) == 1:
@@ -320,6 +327,10 @@ def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Fi
         _draw_map(figure, axis, tried, best, {name: values[name] for name in shown}, unit)
         _label(axis, shown[0], shown[1], title)
     return figure
+
+
+def _score(one: Record, digits: int) -> str:
+    return "no score" if one["score"] is None else f"{one['score']:.{digits}g}"
 
 
 def _error(one: Record) -> str:
@@ -335,7 +346,7 @@ def _draw_line(axis: Any, tried: Sequence[Record], best: Record, name: str) -> N
         style = {"color": "white", "zorder": 3, "markeredgecolor": COLOURS[0]}
         axis.plot(at[dropped], score[dropped], "o", label="dropped after some folds", **style)
     star = {"color": COLOURS[1], "markersize": 14, "zorder": 4}
-    axis.plot(best["values"][name], best["score"], "*", label="chosen", **star)
+    axis.plot([best["values"][name]], _column([best], "score"), "*", label="chosen", **star)
     axis.set_xscale("log" if at.min() > 0 else "linear")
 
 
@@ -347,16 +358,18 @@ def _draw_map(
     loss, few = is_loss(best), len(x) * len(y) <= MAX_CELL_TEXTS
     score = np.full((len(y), len(x)), np.nan)
     places = [(y.index(one["values"][y_name]), x.index(one["values"][x_name])) for one in tried]
-    score[tuple(zip(*places, strict=True))] = [one["score"] for one in tried]
+    score[tuple(zip(*places, strict=True))] = _column(tried, "score")
     # Very bad combinations would leave no colours for the good ones.
-    low, high = np.nanquantile(score, [0.0, 0.6] if loss else [0.4, 1.0])
+    shares = [0.0, 0.6] if loss else [0.4, 1.0]
+    low, high = (0.0, 1.0) if np.isnan(score).all() else np.nanquantile(score, shares)
     colours = {"vmin": low, "vmax": high, "cmap": "cividis_r" if loss else "cividis"}
     image = axis.imshow(score, origin="lower", aspect="auto", **colours)
     figure.colorbar(image, ax=axis, label=unit, extend="max" if loss else "min")
     for one, (j, i) in zip(tried, places, strict=True):
         dropped = one["dropped_after"] is not None
-        bright = np.mean(image.cmap(image.norm(one["score"]))[:3]) > 0.5
-        text = f"{one['score']:.4g}\n{'dropped' if dropped else _error(one)}"
+        # A cell without a score is white.
+        bright = one["score"] is None or np.mean(image.cmap(image.norm(one["score"]))[:3]) > 0.5
+        text = f"{_score(one, 4)}\n{'dropped' if dropped else _error(one)}"
         style: Record = {"ha": "center", "va": "center", "color": "black" if bright else "white"}
         axis.text(i, j, text if few else "x" * dropped, fontsize="xx-small", **style)
     i, j = x.index(best["values"][x_name]), y.index(best["values"][y_name])
@@ -649,7 +662,9 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
         note = "all other features have their mean" if width > 2 else ""
         origin = origin * (1 - directions.max(axis=0))
     else:
-        _, sizes, directions = np.linalg.svd(X - origin, full_matrices=False)
+        # The row of zeros gives a second direction to a single row.
+        centred = np.vstack([X - origin, np.zeros(width)])
+        _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
         shares = 100 * sizes**2 / max(float(np.square(sizes).sum()), 1e-300)
         directions = directions[:2]
         names = [f"principal component {i} ({shares[i - 1]:.0f}% of variance)" for i in (1, 2)]

@@ -1,6 +1,8 @@
 """Pictures and pages: their numbers, their names, and what bad input says."""
 
 import html.parser
+import io
+import itertools
 import re
 import shutil
 import subprocess
@@ -227,6 +229,58 @@ def test_a_training_writes_its_page_and_keeps_its_model_without_it(tmp_path):
 
 def unwritable(path, text):
     raise TransferError(f"writing {path}: No space left on device")
+
+
+SPARSE_CASES = {
+    "targets within the tube": ("-s svr", ["1 1:1", "1 1:2 2:1"]),
+    "one row": ("-s svr", ["1 1:1 2:.5 3:2"]),
+    "equal targets of nu-svr": ("-s nu-svr", ["1 1:1", "1 1:2"]),
+    "epochs without a loss": ("sgd -s svr", ["0 1:0", "0 2:0"]),
+    "equal rows": ("", ["1 1:1 2:1", "-1 1:1 2:1"]),
+    "no features": ("", ["1", "-1"]),
+    "one feature": ("", ["1 1:1", "-1 1:2"]),
+    "one row of one class": ("-s one-class", ["1 1:1 2:1"]),
+    "a search of equal scores": ("-s svr -v 2 -c 1,2", ["1 1:1", "1 1:2", "1 1:3"]),
+    "a search over equal scores": ("-s svr -v 2 -c 1,2 -g 1,2", ["1 1:1", "1 1:2", "1 1:3"]),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE_CASES)
+def test_a_training_with_little_to_draw_has_all_its_pictures(tmp_path, name):
+    words, rows = SPARSE_CASES[name]
+    data, model, log = (str(tmp_path / name) for name in ("d", "m", "log"))
+    Path(data).write_text("".join(f"{row}\n" for row in rows))
+    html = tmp_path / "page"
+    run_train(*words.split(), "-q", "--log", log, "--html", html, data, model)
+    assert "Convergence" in html.read_text()
+    assert plot.convergence(log).axes
+    for picture in (plot.scores(data, model), plot.boundary(data, model)):
+        plot.write(picture, io.BytesIO(), format="png")
+
+
+@pytest.mark.parametrize("grid", [{"C": [1, 2]}, {"C": [1, 2], "gamma": [1, 2]}])
+@pytest.mark.parametrize("scores", [[None, 0.5], [None, None]])
+def test_a_combination_without_a_score_is_drawn_and_listed_last(grid, scores):
+    combinations = [
+        dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
+    ]
+    tried = [
+        {
+            "event": "tried",
+            "values": values,
+            "score_name": "auc",
+            "score": scores[at % 2],
+            "standard_error": None,
+            "rows": 10,
+            "dropped_after": None,
+        }
+        for at, values in enumerate(combinations)
+    ]
+    figure = plot.search(tried)
+    plot.write(figure, io.BytesIO(), format="png")
+    title = figure.axes[0].get_title()
+    assert ("no score" in title) == (scores[1] is None)
+    assert ("0.5" in title) == (scores[1] is not None)
 
 
 def test_hostile_names_are_text(tmp_path):
