@@ -111,6 +111,10 @@ class ContentError(RandsvmError, ValueError):
     exit_code = 65
 
 
+class InfeasibleError(ContentError):
+    """The rows admit no model with these parameters, for example with this nu."""
+
+
 class ModelError(RandsvmError):
     """A model file is cut short, altered, of another type, or contradicts itself."""
 

@@ -12,7 +12,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from math import nan
+from math import isnan, nan
 from typing import NamedTuple
 
 from randsvm.errors import Interrupted
@@ -113,6 +113,8 @@ class Tried(NamedTuple):
     @property
     def named_score(self) -> str:
         """The name and the score, with its unit."""
+        if isnan(self.score):
+            return f"no {self.score_name}"
         return f"{self.score_name} {self.score:.6g}" + "%" * (self.score_name in PERCENT_SCORES)
 
 

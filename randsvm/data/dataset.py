@@ -247,6 +247,19 @@ class Dataset:
         weights = self.weights()
         return float(self.n) if weights is None else float(weights.sum())
 
+    def class_totals(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of rows of each class of this view, (K,) int64, and the sum of their
+        weights, (K,) float64; in the order of class indices."""
+        assert self.targets is not None
+        if self.row_mask is None and self.own_weights is None:
+            order = np.argsort(self.targets)
+            summary = self.summary
+            return np.array(summary.counts)[order], np.array(summary.total_weight_by_class)[order]
+        y = self.labels().astype(np.int64)
+        counts = np.bincount(y, minlength=len(self.targets))
+        weights = self.weights()
+        return counts, counts * 1.0 if weights is None else np.bincount(y, weights, len(counts))
+
     def _count_from(self, starts: np.ndarray) -> None:
         """Set the shards. starts : (chunks + 1,) int64, the first row of each chunk, and n."""
         pairs = itertools.pairwise(starts.tolist())

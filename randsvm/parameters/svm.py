@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from randsvm.decimals import label_value
-from randsvm.errors import ContentError, ParameterError
+from randsvm.errors import InfeasibleError, ParameterError
 from randsvm.parameters.option import (
     BALANCED,
     STOP,
@@ -129,7 +129,9 @@ def class_weights(
         return others
     own = weights_of_labels(weights, names)
     if BALANCED in dict(weights):
-        others = [sum(counts) / (len(counts) * count) for count in counts]
+        # A part of the rows may lack a class.
+        K = sum(count > 0 for count in counts)
+        others = [sum(counts) / (K * count) if count else 1.0 for count in counts]
     return [own.get(label_value(name), one) for name, one in zip(names, others, strict=True)]
 
 
@@ -391,10 +393,10 @@ class KernelParams(MachineParams):
         )
 
     def check_classes(self, names: Sequence[str], counts: Sequence[float]) -> None:
-        """Raise ContentError if nu is infeasible for two classes of -s nu-svc."""
+        """Raise InfeasibleError if nu is infeasible for two classes of -s nu-svc."""
         most = 2 * min(counts) / sum(counts)
         if self.task == "nu-svc" and self.nu > most:
-            raise ContentError(
+            raise InfeasibleError(
                 f"-n {self.nu:g} is infeasible for the classes {' and '.join(names)}: with "
                 f"{counts[0]:,.10g} and {counts[1]:,.10g} rows it is at most "
                 f"{math.floor(most * 1e4) / 1e4:g}"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isnan, nan, sqrt
+from math import inf, isnan, nan, sqrt
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy as np
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import FOLDS_DRAW, REPEATS_DRAW, SUBSET_DRAW, Draw
 from randsvm.data.shard_executor import Executor, Shard
+from randsvm.errors import InfeasibleError
 from randsvm.events import Notice, Progress, Tried, Watch, emit, listening
 from randsvm.models.decisions import predicted_classes, votes
 from randsvm.models.metrics import RegressionErrors, correctly_ranked
@@ -87,6 +88,14 @@ class CrossValidation:
     def folds(self) -> range:
         """The numbers of all folds, repetition by repetition."""
         return range(self.fold_count * len(self.assigned))
+
+    def problem_of(self, number: int, params: KernelParams | SgdParams) -> str | None:
+        """Return why no model can be trained for a fold; None: one can."""
+        if params.prediction_type != "svc":
+            return None
+        y = self.D.labels()[self.rows(number)[0]]
+        has_classes = len(y) > 0 and bool((y != y[0]).any())
+        return None if has_classes else "its training rows have one class only"
 
     def rows(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows that a fold trains on, and those that it holds out, both (n,) bool."""
@@ -273,6 +282,7 @@ class FoldScore(NamedTuple):
     rows : the number of rows
     losses : (rows,) float64, see the top of this module
     errors : of a regression, for the other numbers that are reported; None: there are classes
+    problem : why the fold has no score; total and losses are then nan
     """
 
     rows: int
@@ -280,6 +290,12 @@ class FoldScore(NamedTuple):
     weight: float
     losses: np.ndarray
     errors: RegressionErrors | None = None
+    problem: str | None = None
+
+    @staticmethod
+    def missing(rows: int, problem: str) -> FoldScore:
+        """Return the record of a fold that has no score."""
+        return FoldScore(rows, nan, 1.0, np.full(rows, nan), problem=problem)
 
     @property
     def score(self) -> float:
@@ -302,8 +318,11 @@ class Criterion(NamedTuple):
     of_fold: Callable[[np.ndarray, np.ndarray, np.ndarray], FoldScore]
 
     def of_folds(self, folds: Sequence[FoldScore]) -> dict[str, Any]:
-        """Return the fields of `events.Tried` that hold the score of several folds."""
-        details = {}
+        """Return the fields of `events.Tried` that hold the score of several folds.
+
+        The score is nan if more than half of the folds have none.
+        """
+        details, scored = {}, [one for one in folds if one.problem is None]
         errors = [one.errors for one in folds if one.errors is not None]
         if errors:
             whole = sum(errors[1:], errors[0])
@@ -312,7 +331,9 @@ class Criterion(NamedTuple):
             details["squared_correlation"] = whole.squared_correlation
         return {
             "scores": [one.score for one in folds],
-            "score": sum(one.total for one in folds) / sum(one.weight for one in folds),
+            "score": sum(one.total for one in scored) / sum(one.weight for one in scored)
+            if scored and 2 * len(scored) >= len(folds)
+            else nan,
             "score_name": self.name,
             "rows": sum(one.rows for one in folds),
             "details": details,
@@ -410,16 +431,18 @@ def mean_f1(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> FoldSc
 
 
 def area_under_curve(y: np.ndarray, f: np.ndarray, weights: np.ndarray) -> FoldScore:
-    """Return the area under the ROC curve of two classes; nan if one of them has no rows.
+    """Return the area under the ROC curve of two classes, none if one of them has no rows.
 
     The variance of the losses leads to that of the area by DeLong, DeLong, Clarke-Pearson,
     "Comparing the Areas under Two or More Correlated Receiver Operating Characteristic Curves",
     1988: a row counts by the share of its pairs that are ranked correctly.
     """
     first = y == 0
-    ranked = correctly_ranked(f, first, weights)
     of_first, rest = float(weights[first].sum()), float(weights[~first].sum())
-    score = float(weights[first] @ ranked[first]) / of_first if of_first else nan
+    if not of_first or not rest:
+        return FoldScore.missing(len(y), "its held-out rows lack one of the classes")
+    ranked = correctly_ranked(f, first, weights)
+    score = float(weights[first] @ ranked[first]) / of_first
     losses = len(first) * weights * (1 - ranked) / np.where(first, of_first, rest)
     return FoldScore(len(first), score, 1, _with_mean(1 - score, losses))
 
@@ -469,12 +492,18 @@ def _with_mean(mean: float, losses: np.ndarray) -> np.ndarray:
 def mean_and_error(scores: Sequence[float], folds: int) -> tuple[float, float]:
     """Return the mean of the scores of folds, and its standard error; nan for one fold.
 
+    Folds without a score (nan) are left out.
+
     Repetitions do not make the error smaller: they score the same rows.
 
     folds: of one repetition
     """
     each = np.array(scores, float)
     parts = [each[at : at + folds] for at in range(0, len(each), folds)]
+    parts = [part[~np.isnan(part)] for part in parts]
+    each = np.concatenate([np.empty(0), *parts])
+    if not len(each):
+        return nan, nan
     variances = [float(part.var(ddof=1)) for part in parts if len(part) > 1]
     error = sqrt(float(np.mean(variances)) / min(folds, len(each))) if variances else nan
     return float(each.mean()), error
@@ -484,6 +513,11 @@ def mean_and_error(scores: Sequence[float], folds: int) -> tuple[float, float]:
 # of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
 # distribution.
 RACING_DEVIATIONS = 2.326
+
+
+def has_number(values: np.ndarray) -> bool:
+    """Return whether some value is not nan."""
+    return not bool(np.isnan(values).all())
 
 
 def significantly_worse(losses: Sequence[np.ndarray], rows: int) -> list[int]:
@@ -496,16 +530,16 @@ def significantly_worse(losses: Sequence[np.ndarray], rows: int) -> list[int]:
     losses : (m,) of each candidate, of the same rows; rows: the number of all rows; more losses
     than rows come from repetitions, which score the same rows again
     """
-    means = [float(loss.mean()) for loss in losses]
-    if all(map(isnan, means)):
-        return []
-    best = losses[int(np.nanargmin(means))]
+    means = [float(loss[~np.isnan(loss)].mean()) if has_number(loss) else inf for loss in losses]
+    best = losses[int(np.argmin(means))]
 
     def is_worse(loss: np.ndarray) -> bool:
-        difference = loss - best
-        error = sqrt(float(np.square(difference).mean()) / min(len(loss), rows))
-        # A score that is not a number is worse than any other.
-        return not float(difference.mean()) <= RACING_DEVIATIONS * error
+        # Folds without a score compare nothing.
+        difference = (loss - best)[~np.isnan(loss - best)]
+        if not len(difference):
+            return False
+        error = sqrt(float(np.square(difference).mean()) / min(len(difference), rows))
+        return float(difference.mean()) > RACING_DEVIATIONS * error
 
     return [place for place, loss in enumerate(losses) if is_worse(loss)]
 
@@ -571,12 +605,24 @@ def fit_by_cross_validation(
         seconds = TRAINING_TIME * (until - time.perf_counter()) / math.ceil(folds / threads)
         timed = partial(fit, seconds=seconds)
 
-        def values_of(fold: int) -> tuple[int, np.ndarray]:
+        def values_of(fold: int) -> tuple[int, np.ndarray | str]:
             rows = validation.rows(fold)
-            return fold, fit_anew(whole, timed, params, None, *rows, calibration.keep)[0]
+            if (problem := validation.problem_of(fold, params)) is not None:
+                return fold, problem
+            try:
+                return fold, fit_anew(whole, timed, params, None, *rows, calibration.keep)[0]
+            except InfeasibleError as error:
+                return fold, str(error)
 
         tasks = [partial(values_of, fold) for fold in validation.folds]
-        found = dict(run_concurrently(tasks, threads, until, "probabilities"))
+        ended = dict(run_concurrently(tasks, threads, until, "probabilities"))
+    found = {fold: values for fold, values in ended.items() if not isinstance(values, str)}
+    problems = [text for text in ended.values() if isinstance(text, str)]
+    if problems:
+        emit(
+            Notice(f"{calibration.options}: not fitted, as a fold cannot be trained: {problems[0]}")
+        )
+        return {}
     late = f"no time for all folds of {calibration.options}"
     if not found:
         emit(Notice(f"{late}, and too few rows are held out to fit it"))

@@ -31,7 +31,13 @@ from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
 from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import label_value
-from randsvm.errors import ContentError, ModelError, ParameterError
+from randsvm.errors import (
+    ContentError,
+    ModelError,
+    OutputError,
+    ParameterError,
+    TransferError,
+)
 from randsvm.events import Epoch, Notice, Started, Trained, Updated, Watch, emit, listening
 from randsvm.models.linear_model import LOGISTIC, ORIGIN, SHARE_OUTSIDE, LinearModel
 from randsvm.models.model import Model
@@ -49,7 +55,6 @@ from randsvm.svm.linear import (
     with_share_outside,
 )
 from randsvm.training.job import (
-    IN_MEMORY,
     RESERVED_SECONDS,
     Clock,
     Decision,
@@ -252,7 +257,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
         for found in newton.minimise(
             self.D,
             learner.steps,
-            self.trainer.cost_and_lambda(self.params)[0],
+            self.params.cost_and_lambda(self.D.total_weight())[0],
             learner.linear,
             gap,
             self.moments,
@@ -363,15 +368,16 @@ def _first_learner(
         half = (weight + 1) / (2 * weight)
         objective = LinearObjective(weights=np.array([half]), loss=loss, origin=half)
     else:
-        assert D.targets is not None
-        # targets map the numbers of the file to class indices; this is the inverse.
-        sizes = np.array(D.summary.total_weight_by_class, float)[np.argsort(D.targets)]
+        _, sizes = D.class_totals()
         weights = np.array(class_weights(params.weights, labels, sizes.tolist()))
         at_once = params.multiclass == "crammer-singer" and len(labels) > 2
         objective = LinearObjective(weights=weights, loss=loss, crammer_singer=at_once)
         mean_step = float(sizes @ weights**2 / (sizes @ weights))
         if not (at_once or params.no_bias):
             p = weights * sizes / (weights * sizes).sum()
+            if not sizes.all():
+                # A part of the rows may lack a class: it counts as half a row.
+                p = np.clip(p, 0.5 / (n + 1), 1 - 0.5 / (n + 1))
             b = np.log(p / (1 - p)) if loss == "log" else 2 * p - 1
             b = b[:1] if len(b) == 2 else b
     eta0 = spread / (R2 * mean_step)
@@ -496,8 +502,9 @@ def update(
 
     Returns the model and how its training ended.
 
-    Raises the errors of randsvm.errors. On any error `model` is unchanged or the last checkpoint,
-    except that on Interrupted the model so far is written.
+    Raises the errors of randsvm.errors. On Interrupted the model so far is written to `model`, on
+    any other error to the file of an interrupted run; `model` is then unchanged or the last
+    checkpoint.
     """
     clock, how = Clock(job.limits.time_limit, watch), job.data_params
     check_paths(data, model, job)
@@ -533,7 +540,7 @@ def update(
                 seconds=clock.seconds,
             )
         )
-        with run.saved_if_interrupted():
+        with run.saved_if_broken_off():
             outcome = run.save(run.train())
         return run.result(outcome)
 
@@ -563,6 +570,9 @@ class UpdateRun(TrainingRun):
     checkpoint : write the model after this number of rows (int) or seconds (float)
     """
 
+    # The rows after the last checkpoint may be learned again, by the same command.
+    keeps_file_on_error = True
+
     def __init__(
         self,
         data: Source,
@@ -581,10 +591,10 @@ class UpdateRun(TrainingRun):
         nameless = replace(params, update="MODEL")
         self.arguments = command_line(nameless, names=params.UPDATE_FIELDS)
         self.features = self.old.features
-        # The sums of the learner at the last report; its steps and the moment of the last
-        # checkpoint.
-        self.reported = self.learner.sums
-        self.written = 0, time.perf_counter()
+        # The sums of the learner at the last report; its steps in the last checkpoint; its steps
+        # and the moment when a checkpoint was last tried.
+        self.reported, self.saved_rows = self.learner.sums, 0
+        self.tried = 0, time.perf_counter()
 
     def train(self) -> Stopped:
         """Train on all blocks, as far as time allows; return why it ended."""
@@ -640,21 +650,34 @@ class UpdateRun(TrainingRun):
         return columns.astype(np.int32)
 
     def _checkpoint_if_due(self) -> None:
-        rows, moment = self.written
+        rows, moment = self.tried
         new, waited = self.learner.steps_made - rows, time.perf_counter() - moment
         due = self.checkpoint or inf
         if new and (new if isinstance(due, int) else waited) >= due:
-            self.write(self.outcome(Stopped(StopReason.CHECKPOINT)))
-            self.written = self.learner.steps_made, time.perf_counter()
+            try:
+                self.write(self.outcome(Stopped(StopReason.CHECKPOINT)))
+            except (OutputError, TransferError) as error:
+                # The learner has all rows so far, and the next checkpoint may succeed.
+                has = (
+                    f"has the first {self.saved_rows:,} rows" if self.saved_rows else "is as before"
+                )
+                emit(Notice(f"checkpoint: {error}: {self.name} {has}; the update goes on"))
+            else:
+                self.saved_rows = self.learner.steps_made
+            self.tried = self.learner.steps_made, time.perf_counter()
 
     @property
     def has_model(self) -> bool:
         return self.learner.steps_made > 0
 
+    @property
+    def extent(self) -> str:  # type: ignore[override]
+        return f" of {self.learner.steps_made:,} rows"
+
     def outcome(self, stopped: Stopped) -> Trained:
         steps, loss, errors = self.learner.progressive()
         return Trained(
-            model=self.path or IN_MEMORY,
+            model=self.name,
             steps=steps,
             progressive_loss=loss if steps else None,
             progressive_errors=errors,
@@ -683,7 +706,7 @@ class UpdateRun(TrainingRun):
             old, w=w, b=b, features=self.features, seen=self.features, metadata=metadata
         )
         if self.path is not None:
-            save(model, self.path)
+            save(model, outcome.model)
         self.saved_model = model
 
 

@@ -27,7 +27,7 @@ from randsvm.algorithms.decomposition import (
 from randsvm.algorithms.randsvm import inner_set_pays
 from randsvm.arrays import distinct
 from randsvm.data.sampling import Draws
-from randsvm.errors import ClusterError, Interrupted, ParameterError
+from randsvm.errors import ClusterError, InfeasibleError, Interrupted
 from randsvm.events import Iteration, Notice, emit, listening
 from randsvm.parameters.option import command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, RoundsParams
@@ -509,7 +509,7 @@ class Rounds:
         lacks_margin = stopped.reason is StopReason.NO_MARGIN and best.last.certified
         if lacks_margin or (is_solved and self.least_norm is not None and not SV.has_margin):
             between = "" if self.subtask.is_only else f" between {self.subtask.name}"
-            raise ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
+            raise InfeasibleError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
         return SV
 
     def _scans(self) -> Scans:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,15 @@ from randsvm.data.dataset import Dataset, Source, fitted_scaling, statistics_of
 from randsvm.data.in_memory import Arrays
 from randsvm.data.labels import label_values
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import ClusterError, DataError, GapError, Interrupted
+from randsvm.errors import (
+    ClusterError,
+    DataError,
+    GapError,
+    Interrupted,
+    OutputError,
+    RandsvmError,
+    TransferError,
+)
 from randsvm.events import (
     Notice,
     Searched,
@@ -360,8 +368,8 @@ def train(
 
     Returns the model and how its training ended.
 
-    Raises the errors of randsvm.errors. On any error `model` is unchanged, except that on
-    Interrupted and ClusterError the best model so far, if there is one, is written.
+    Raises the errors of randsvm.errors. On any error the best model so far, if there is one, is
+    written, as after a signal; otherwise `model` is unchanged.
     """
     job = trainer.job
     clock = Clock(job.limits.time_limit, watch)
@@ -405,7 +413,7 @@ def train(
         share = 1 if calibration_of(params) is None else 1 / (1 + PROBABILITY_TIME)
         run = trainer.new_run(params, clock, clock.share(share))
         run.path, run.arguments, run.searched = model, configuration(params, job), searched
-        with run.saved_if_interrupted():
+        with run.saved_if_broken_off():
             run.run()
             run.complete()
             outcome = run.save(run.stopped)
@@ -473,45 +481,90 @@ def _report_start(
         emit(Notice(f"{D.summary.zero_weights:,} rows of weight 0 left out"))
 
 
+def _words_of(error: Exception) -> str:
+    """Return the words for an error in messages and in the model."""
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    return str(error) if isinstance(error, RandsvmError) else f"{type(error).__name__}: {error}"
+
+
 class TrainingRun(ABC):
     """A training, from its first step to the model that it writes.
 
+    path: the file of the model; None: none is written
     saved_model: the model once it is complete; None before that
     problem: why the model is not in the file that was named; None: it is
+    saving: why the training of the model ended that is being written; None: not yet
     ended: whether `save` has ended: the model is written, or stays unwritten for good
     """
 
     clock: Clock
+    path: str | None = None
     saved_model: Model | None = None
     problem: str | None = None
+    saving: Stopped | None = None
     ended = False
+    # Whether an error other than a signal leaves the file as it was: the model so far then goes to
+    # that of an interrupted run.
+    keeps_file_on_error = False
+    # What the model so far is of, for messages.
+    extent = ""
 
     @contextmanager
-    def saved_if_interrupted(self) -> Iterator[None]:
-        """Train and save in this block: if it is interrupted, the model so far is written.
+    def saved_if_broken_off(self) -> Iterator[None]:
+        """Train and save in this block: if an error ends it, the model so far is written.
 
-        A signal or a failure of the cluster interrupts the block. The final model stays as it is
-        once it is written. The time limit raises TimeLimitError while there is no model.
+        The final model stays as it is once it is written. The time limit raises TimeLimitError
+        while there is no model.
         """
         try:
             # Once there is a model, the limit ends the phases of its training, and `save` follows.
             with self.clock.until(lambda: inf if self.has_model else self.clock.end):
                 yield
-        except (Interrupted, ClusterError) as error:
-            if not self.has_model:
+        except Exception as error:
+            is_interruption = isinstance(error, Interrupted | ClusterError)
+            if self.has_model and not self.ended:
+                fate = self._fate_after(error)
+                # A signal asks for the model so far: its place is worth a word if it is another.
+                if fate is not None and (self.problem is not None or not is_interruption):
+                    error.args = (f"{_words_of(error)}: {fate}",)
+            elif is_interruption and not self.has_model:
                 error.args = (f"{error}: no model was written",)
-            elif not self.ended:
-                stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
-                self.interrupt(stopped)
-                self.save(stopped)
-                if self.problem is not None:
-                    error.args = (f"{error}: {self.problem}",)
             raise
 
-    def save(self, stopped: Stopped) -> Trained:
-        """Write the model, unless its gap is too large; emit and return the outcome."""
+    def _fate_after(self, error: Exception) -> str | None:
+        """Save the model so far after an error; return what became of it, or None if it is lost.
+
+        If its file cannot be written, it is written to that of an interrupted run.
+        """
+        stopped = Stopped(StopReason.INTERRUPTED, (_words_of(error),))
+        # A failed write leaves a file as it was, but not standard output.
+        is_file = self.path is not None and self.path not in files.STANDARD_OUTPUTS
+        places = [None, interrupted_path(self.name)] if is_file else [None]
+        if self.keeps_file_on_error and not isinstance(error, Interrupted):
+            places = places[1:]
+        if self.saving is None:
+            self.interrupt(stopped)
+        elif is_file:
+            stopped = self.saving
+        else:
+            return None
+        for place in places:
+            with suppress(OutputError, TransferError):
+                outcome = self.save(stopped, place)
+                return self.problem or f"the model{self.extent} so far is {outcome.model}"
+        return None
+
+    def save(self, stopped: Stopped, path: str | None = None) -> Trained:
+        """Write the model, unless its gap is too large; emit and return the outcome.
+
+        path: the file in place of the one that was named.
+        """
         with self.clock.until(never):
             outcome, self.problem = self.placed(self.outcome(stopped), stopped)
+            if path is not None and outcome.saved:
+                outcome, self.problem = outcome._replace(model=path), None
+            self.saving = stopped
             if outcome.saved:
                 self.write(outcome)
             self.ended = True
@@ -536,7 +589,12 @@ class TrainingRun(ABC):
         return outcome, None
 
     def interrupt(self, stopped: Stopped) -> None:  # noqa: B027 - most runs have nothing to add
-        """Complete the model after a signal or a failure of the cluster."""
+        """Complete the model after an error."""
+
+    @property
+    def name(self) -> str:
+        """The name of the model in messages."""
+        return self.path or IN_MEMORY
 
     @property
     @abstractmethod
@@ -556,7 +614,6 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     """A training on a whole file, on arrays, or on some of their rows.
 
     stopped: why it ended
-    path: the file of the model; None: none is written
     arguments: the configuration that the model stores
     searched: the result of the search; None: there was none
     calibrated: the fields of the model for probabilities
@@ -565,7 +622,6 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     trainer: Trainer[AnyParams]
     params: AnyParams
     stopped: Stopped
-    path: str | None = None
     arguments: Sequence[str] = ()
     searched: Searched | None = None
     calibrated: Mapping[str, Any] = MappingProxyType({})
@@ -595,11 +651,6 @@ class FileRun(TrainingRun, Generic[AnyParams]):
                 trainer.job,
                 self.clock.end - RESERVED_SECONDS,
             )
-
-    @property
-    def name(self) -> str:
-        """The name of the model in messages."""
-        return self.path or IN_MEMORY
 
     @property
     def cross_validation(self) -> Tried | None:

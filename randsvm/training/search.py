@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeAlias
 import numpy as np
 
 from randsvm.data.dataset import Dataset
-from randsvm.errors import ClusterError, Interrupted
-from randsvm.events import Notice, Searched, Tried, emit
+from randsvm.errors import ClusterError, ContentError, InfeasibleError, Interrupted
+from randsvm.events import Notice, Searched, Tried, emit, emit_once
 from randsvm.parallel import Cancelled
 from randsvm.training.cross_validation import (
     Criterion,
@@ -95,6 +95,10 @@ def search(
         taken = "" if len(first) == 1 else ": the first combination is taken"
         emit(Notice(f"no time for cross-validation{taken}"))
         return None, first[0]
+    if isnan(tried[0].score):
+        raise ContentError(
+            f"{scores.criterion.name} chooses nothing: more than half of the folds have none"
+        )
     simplest = simplest_within_error(tried, scores.criterion.sign)
     found = Searched(tried, time.perf_counter() - began, len(scores.results), simplest)
     emit(found)
@@ -177,14 +181,15 @@ class Scores(Generic[AnyParams]):
 
     @property
     def ranked(self) -> list[Tried]:
-        """The result of each combination, best first; those with scores of fewer rows come last.
+        """The result of each combination, best first; those with scores of fewer rows come later, those without a score
+        last.
 
         Equals are in the order of the grid.
         """
         return sorted(filter(None, self.results.values()), key=self._rank)
 
-    def _rank(self, found: Tried) -> tuple[int, bool, float]:
-        return -found.rows, isnan(found.score), -self.criterion.sign * found.score
+    def _rank(self, found: Tried) -> tuple[bool, int, float]:
+        return isnan(found.score), -found.rows, -self.criterion.sign * found.score
 
     def best_part(self, candidates: Sequence[AnyParams]) -> Sequence[AnyParams]:
         """Return the best KEPT_PART of the candidates of the last stage.
@@ -254,6 +259,7 @@ class Scores(Generic[AnyParams]):
 
         def keep(one: Candidate[AnyParams], result: Mapping[str, Any], resumed: bool) -> None:
             done.append(one)
+            self._emit_problems(one)
             place = {"number": len(done), "of": len(candidates), "resumed": resumed}
             self._emit_tried(one, **place, **result)
 
@@ -297,6 +303,15 @@ class Scores(Generic[AnyParams]):
         # time.
         values = count * subset.n * max(len(subset.summary.labels) - 1, 1)
         return count > 1 and values <= MAX_RACING_VALUES
+
+    def _emit_problems(self, one: Candidate[AnyParams]) -> None:
+        """Say which folds have no score, and why."""
+        problems = {fold + 1: score.problem for fold, score in one.folds.items() if score.problem}
+        if problems:
+            count, some = self.job.search.fold_count * self.job.search.repeats, sorted(problems)
+            folds = f"fold{'s' * (len(some) > 1)} {', '.join(map(str, some))} of {count}"
+            text = f"no {self.criterion.name} of {folds}: {problems[some[0]]}"
+            emit_once(text, Notice(text))
 
     def _emit_tried(self, one: Candidate[AnyParams], **result: Any) -> None:
         """Keep and emit the result of a candidate."""
@@ -485,12 +500,19 @@ class Race(Generic[AnyParams]):
         training, held_out = validation.rows(fold)
         y, weights = validation.D.labels()[held_out], validation.D.weights()
         weights = np.ones(len(y)) if weights is None else weights[held_out]
+        problem = validation.problem_of(fold, family[0].params)
+        if problem is not None:
+            missing = FoldScore.missing(len(y), problem)
+            return [(one, fold, missing) for one in family]
         with suppress(Cancelled):
             for one in family:
                 # A race repeats the first fold, to smaller gaps.
                 start = one.first_fit if is_first and one.first_fit is not None else previous
-                kept, previous = fit(one.params, start, training, held_out, self.criterion.keep)
-                score = self.criterion.of_fold(y, kept, weights)
+                try:
+                    kept, previous = fit(one.params, start, training, held_out, self.criterion.keep)
+                    score = self.criterion.of_fold(y, kept, weights)
+                except InfeasibleError as error:
+                    score = FoldScore.missing(len(y), str(error))
                 # Only a race compares the losses of rows.
                 score = score if self.drops else score._replace(losses=np.empty(0))
                 scored.append((one, fold, score))

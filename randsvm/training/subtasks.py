@@ -153,15 +153,16 @@ class Subtasks:
         targets = D.targets if self.is_classification else None
         order = [] if targets is None else np.argsort(targets).tolist()
         self.labels = [D.summary.labels[i] for i in order]
-        self.counts = [D.summary.counts[i] for i in order]
-        self.weight_sums = [D.summary.total_weight_by_class[i] for i in order]
+        totals = D.class_totals() if self.is_classification else (np.empty(0), np.empty(0))
+        self.counts, self.weight_sums = (of_classes.tolist() for of_classes in totals)
         for first, other in self.sides if self.params.task == "nu-svc" else ():
             if other is None:
                 raise ParameterError("-s nu-svc separates two classes, not one from the rest")
             classes = first, other
-            self.params.check_classes(
-                [self.labels[i] for i in classes], [self.weight_sums[i] for i in classes]
-            )
+            sums = [self.weight_sums[i] for i in classes]
+            # A part of the rows may lack a class: its pairs are not trained.
+            if all(sums):
+                self.params.check_classes([self.labels[i] for i in classes], sums)
 
     @property
     def is_classification(self) -> bool:

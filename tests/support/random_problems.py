@@ -29,7 +29,7 @@ import qp
 
 from randsvm import events as package_events
 from randsvm.cli import train as training
-from randsvm.errors import Interrupted, OutOfTimeError, ParameterError
+from randsvm.errors import ContentError, Interrupted, OutOfTimeError
 
 # Relative error of reported numbers as a share of P, in addition to the rounding of float64 sums.
 ACCURACY = 1e-6
@@ -499,7 +499,7 @@ def check(case: Case, folder: Path, event: int | None = None) -> str:
     except Interrupted:
         if not model.exists():
             return "no model when interrupted"
-    except ParameterError as error:
+    except ContentError as error:
         too_large = np.abs(K).max() > 1e30 or (case.size and lost_in_float32(K))
         if "scale the features" in str(error) and too_large:
             return "refused"
@@ -757,7 +757,7 @@ def certified(case: Case, folder: Path) -> str:
     model.unlink(missing_ok=True)
     try:
         training.train.main(case.command(data, model), standalone_mode=False)
-    except ParameterError as error:
+    except ContentError as error:
         if any(words in str(error) for words in REFUSALS):
             return "refused: rounding or no margin"
         raise

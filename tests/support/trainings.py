@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 from rows import open_rows
 
+import randsvm
 from randsvm.algorithms import _sgd, sgd
 from randsvm.algorithms.decomposition import Decomposition, osuna
 from randsvm.algorithms.sgd import Learner, SgdSchedule
+from randsvm.arrays import to_csr
 from randsvm.data import sampling
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
@@ -25,7 +27,7 @@ from randsvm.parameters.rounds import RandsvmParams, RoundsParams
 from randsvm.parameters.run import DataParams, Resources, Search
 from randsvm.parameters.svm import KernelParams
 from randsvm.svm.linear import Linear, with_share_outside
-from randsvm.training import cross_validation, kernel_machine, probabilities
+from randsvm.training import cross_validation, kernel_machine, linear_machine, probabilities
 from randsvm.training import search as searches
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Clock, Job, Stopped, StopReason, TimeLimitError
@@ -99,6 +101,28 @@ subset_of = cross_validation.subset_of
 def rows_of_subset(D: Dataset, rows: int) -> np.ndarray:
     """Return the numbers of these rows, for the seed 0."""
     return D.sample(Draw(0, sampling.SUBSET_DRAW), rows)
+
+
+def decision_of_part(
+    path: Path, part: np.ndarray, X: np.ndarray, **options: Any
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Train as a fold does on the rows of a file where `part` is true.
+
+    Return the decision values of X, (m, columns), and the labels.
+    """
+    found = []
+
+    def new_run(original: Any, trainer: Any, params: Any, *times: Any) -> Any:
+        decision = trainer.for_parts().fit(trainer.D.subset(part), params)
+        found.append((decision(to_csr(X)), trainer.labels))
+        return original(trainer, params, *times)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for trainer in (kernel_machine.KernelTrainer, linear_machine.LinearTrainer):
+            original = trainer.new_run
+            patch.setattr(trainer, "new_run", lambda *words, of=original: new_run(of, *words))
+        randsvm.train([path], **options)
+    return found[0]
 
 
 # ---- scores -------------------------------------------------------------------------------------

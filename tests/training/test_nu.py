@@ -7,7 +7,7 @@ from learning import learn, read_log
 from libsvm.svmutil import svm_train
 from scipy import sparse
 
-from randsvm.errors import ParameterError
+from randsvm.errors import ContentError
 
 
 def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path):
@@ -15,7 +15,7 @@ def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path):
     rng = np.random.default_rng(0)
     X = oracle.as_float32(rng.normal(size=(150, 2)))
     path = oracle.write_rows(tmp_path / "d", rng.choice([-1.0, 1.0], 150), X)
-    with pytest.raises(ParameterError, match="no margin"):
+    with pytest.raises(ContentError, match="no margin"):
         learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.1, "-t", 0, "--gap", 1e-3)
     assert read_log(tmp_path / "m.jsonl")[-1]["event"] == "failed"
 
