@@ -16,7 +16,7 @@ import numpy as np
 from randsvm.algorithms.decomposition import Start, start_of_fold
 from randsvm.arrays import distinct, median
 from randsvm.data.dataset import Dataset
-from randsvm.errors import ClusterError, ContentError, Interrupted
+from randsvm.errors import ContentError, InfeasibleError
 from randsvm.events import (
     Notice,
     Reduced,
@@ -29,7 +29,7 @@ from randsvm.events import (
 from randsvm.models.decisions import class_pairs, pair_positions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
-from randsvm.parallel import Cancelled, completed_results
+from randsvm.parallel import completed_results
 from randsvm.parameters.option import AUTO, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Search
@@ -66,7 +66,7 @@ from randsvm.training.rounds import (
     count_bounded,
     total_certificate,
 )
-from randsvm.training.run import FileRun, StartDetails, Trainer
+from randsvm.training.run import FileRun, StartDetails, Trainer, words_of
 from randsvm.training.subtasks import OldModel, Subtask, Subtasks, assemble, finished
 
 if TYPE_CHECKING:
@@ -534,8 +534,10 @@ class KernelTrainingRun(FileRun[KernelParams]):
         except TimeLimitError:
             if not self.has_model:
                 raise
-        except (Interrupted, ClusterError, Cancelled) as error:
-            stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
+        except InfeasibleError:
+            raise
+        except Exception as error:
+            stopped = Stopped(StopReason.INTERRUPTED, (words_of(error),))
             if (best := rounds.interrupted(stopped)) is not None:
                 self.solved[number] = rounds.in_whole(best)
             raise

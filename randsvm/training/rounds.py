@@ -27,7 +27,7 @@ from randsvm.algorithms.decomposition import (
 from randsvm.algorithms.randsvm import inner_set_pays
 from randsvm.arrays import distinct
 from randsvm.data.sampling import Draws
-from randsvm.errors import ClusterError, InfeasibleError, Interrupted
+from randsvm.errors import InfeasibleError
 from randsvm.events import Iteration, Notice, emit, listening
 from randsvm.parameters.option import command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, RoundsParams
@@ -825,7 +825,8 @@ class Rounds:
         """
         if (found := self.uncertified(stopped)) is None:
             return None
-        clock, ends = Clock(INTERRUPTED_SECONDS), (TimeLimitError, Interrupted, ClusterError)
+        # What ended the rounds may end the evaluation as well.
+        clock, ends = Clock(INTERRUPTED_SECONDS), (Exception,)
         # Events go to no other listener, which may cancel this work.
         with listening(clock):
             return self._evaluate(found, clock, clock.end, ends=ends)

@@ -481,7 +481,7 @@ def _report_start(
         emit(Notice(f"{D.summary.zero_weights:,} rows of weight 0 left out"))
 
 
-def _words_of(error: Exception) -> str:
+def words_of(error: Exception) -> str:
     """Return the words for an error in messages and in the model."""
     if isinstance(error, MemoryError):
         return "out of memory"
@@ -527,7 +527,7 @@ class TrainingRun(ABC):
                 fate = self._fate_after(error)
                 # A signal asks for the model so far: its place is worth a word if it is another.
                 if fate is not None and (self.problem is not None or not is_interruption):
-                    error.args = (f"{_words_of(error)}: {fate}",)
+                    error.args = (f"{words_of(error)}: {fate}",)
             elif is_interruption and not self.has_model:
                 error.args = (f"{error}: no model was written",)
             raise
@@ -537,7 +537,7 @@ class TrainingRun(ABC):
 
         If its file cannot be written, it is written to that of an interrupted run.
         """
-        stopped = Stopped(StopReason.INTERRUPTED, (_words_of(error),))
+        stopped = Stopped(StopReason.INTERRUPTED, (words_of(error),))
         # A failed write leaves a file as it was, but not standard output.
         is_file = self.path is not None and self.path not in files.STANDARD_OUTPUTS
         places = [None, interrupted_path(self.name)] if is_file else [None]

@@ -181,8 +181,8 @@ class Scores(Generic[AnyParams]):
 
     @property
     def ranked(self) -> list[Tried]:
-        """The result of each combination, best first; those with scores of fewer rows come later, those without a score
-        last.
+        """The result of each combination, best first; those with scores of fewer rows come later,
+        those without a score last.
 
         Equals are in the order of the grid.
         """

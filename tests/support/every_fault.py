@@ -167,7 +167,7 @@ def check_every_fault(run: Run, fault: str, folder: Path, most: int) -> None:
     for k in some_of(calls.count, most):
         restore(folder, old)
         try:
-            with failing(fault, k):
+            with failing(fault, k), observed() as models:
                 run()
             # At the end of its time a run keeps its best model.
             assert fault == "time" or contents(folder) == new, f"{fault} {k}: the run ended well"
@@ -175,10 +175,35 @@ def check_every_fault(run: Run, fault: str, folder: Path, most: int) -> None:
         except RandsvmError as error:
             assert error.exit_code in EXIT_CODES, f"{fault} {k}: {error!r}"
             check_outputs(run, folder, old, new, f"{fault} {k}: {error}")
+            if models and not run.keeps:
+                check_model_is_kept(folder, old, f"{fault} {k}: {error!r}")
     run()
     assert {name: (folder / name).read_bytes() for name in run.outputs} == {
         name: new[name] for name in run.outputs
     }, f"{fault}: the next run"
+
+
+@contextmanager
+def observed() -> Iterator[list[object]]:
+    """Yield the events so far after which a training has a model."""
+    seen: list[object] = []
+    pass_on = Clock.pass_on
+
+    def passed(clock: Clock, event: Any) -> None:
+        pass_on(clock, event)
+        if isinstance(event, events.Iteration) and not event.inner_set:
+            seen.append(event)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Clock, "pass_on", passed)
+        yield seen
+
+
+def check_model_is_kept(folder: Path, old: dict[str, bytes], what: str) -> None:
+    """Check that a model other than the old one is at its path or at that of an interrupted run."""
+    kept = [name for name in ("m", "m.interrupted") if (folder / name).exists()]
+    found = [name for name in kept if (folder / name).read_bytes() != old.get(name)]
+    assert found, f"{what}: the trained model is lost"
 
 
 @contextmanager
