@@ -14,6 +14,7 @@ PACKAGE = Path(randsvm.__file__).parent
 LAYERS = [
     {"cli"},
     {"page"},
+    {"check"},  # imports nothing of the package
     {"plot"},
     {"api", "estimators"},
     {"training"},
@@ -38,7 +39,8 @@ FILES = {name.removesuffix("__init__").rstrip("."): path for name, path in FILES
 
 # What the Python interface and the commands give to users.
 PUBLIC_MODULES = {
-    "", "api", "errors", "estimators", "events", "plot", "cli.train", "cli.predict", "cli.plot"
+    "", "api", "check", "errors", "estimators", "events", "plot",
+    "cli.train", "cli.predict", "cli.plot",
 }  # fmt: skip
 PUBLIC_NAMES = {"parameters.run.PredictParams", "parameters.run.CertifyParams"}
 
@@ -58,7 +60,7 @@ LIBRARY_USERS = {
     "tqdm": {"cli.report"},
     "distributed": {"cluster.connection"},
     "cloudpickle": {"cluster.workers"},
-    "concurrent": {"parallel"},
+    "concurrent": {"parallel", "check"},
 }
 
 

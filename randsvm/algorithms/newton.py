@@ -23,7 +23,7 @@ columns of mean 0, so that neither the units nor the means of the columns matter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import count
 from math import inf
@@ -59,13 +59,15 @@ FEW_VALUES = 1 << 20
 class Solution(NamedTuple):
     """The weights of lowest P so far, that P, the highest D so far, and the number of steps.
 
-    P is infinite until the last decision function is begun.
+    P is infinite until the last decision function is begun. coefficients: those of D of each
+    decision function so far, (n,)
     """
 
     linear: Linear
     primal: float
     dual: float
     steps: int
+    coefficients: Sequence[np.ndarray] = ()
 
     @property
     def gap(self) -> float:
@@ -94,13 +96,15 @@ def minimise(
     """
     w, b, K = start.w.copy(), start.b.copy(), len(start.b)
     # D of coefficients of 0 is 0.
-    primal, dual, steps = np.full(K, inf), np.zeros(K), 0
+    primal, dual, steps, coefficients = np.full(K, inf), np.zeros(K), 0, list[np.ndarray]()
     for k in range(K):
         problem = _Problem(D, objective, C, k, moments, bias, memory)
         for number, best in enumerate(problem.steps(np.append(w[:, k], b[k]), gap)):
             w[:, k], b[k] = best.u[:-1], best.u[-1]
             primal[k], dual[k], steps = best.primal, best.dual, max(steps, number)
-            yield Solution(Linear(w, b), float(primal.sum()), float(dual.sum()), steps)
+            coefficients[k:] = [problem.dual_beta]
+            sums = float(primal.sum()), float(dual.sum())
+            yield Solution(Linear(w, b), *sums, steps, coefficients)
             if number == most:
                 break
 
@@ -118,13 +122,15 @@ def column_moments(D: Dataset) -> np.ndarray:
 class _Point(NamedTuple):
     """A point u = (w, b), (d + 1,), and what is known there.
 
-    primal, dual: P and D; smoothed, smoothed_dual: those of the smoothed problem; gradient :
+    primal, dual: P and D; shorter : (2,), the factors that make the positive and the negative
+    coefficients feasible; smoothed, smoothed_dual: those of the smoothed problem; gradient :
     (d + 1,) of the smoothed problem; curvature: the sum of the rows' second derivatives
     """
 
     u: np.ndarray
     primal: float
     dual: float
+    shorter: np.ndarray
     smoothed: float
     smoothed_dual: float
     gradient: np.ndarray
@@ -137,7 +143,8 @@ class _Problem:
     mean, variance : (d,) of the columns; without b the mean counts as 0
     y, C, beta0, beta, second : (n,), C of each row with its weights; second: the second derivatives
     of the smoothed losses. keeps: whether the rows with curvature stay in memory. kept: these rows
-    of each shard, see `_curved`; empty: they are read again.
+    of each shard, see `_curved`; empty: they are read again. dual_beta : (n,), feasible
+    coefficients of the highest D so far.
     """
 
     def __init__(
@@ -172,6 +179,8 @@ class _Problem:
         at = best = self._evaluate(u)
         lowest, last = inf, 0
         for number in count():
+            if number == 0 or at.dual > best.dual:
+                self.dual_beta = self.beta * np.where(self.beta > 0, *at.shorter)
             best = (at if at.primal < best.primal else best)._replace(dual=max(at.dual, best.dual))
             yield best
             difference = best.primal - best.dual
@@ -259,7 +268,8 @@ class _Problem:
         dual -= float(np.square(products @ shorter).sum()) / 2
         norm = float(w @ w) / 2
         gradient = np.append(w - products.sum(axis=1), (size[1] - size[0]) * self.bias)
-        return _Point(u, norm + loss, dual, norm + smoothed, dual - proximal, gradient, curvature)
+        smoothed += norm
+        return _Point(u, norm + loss, dual, shorter, smoothed, dual - proximal, gradient, curvature)
 
     def _sums(self, shard: Shard, w: np.ndarray, b: float) -> np.ndarray:
         """Return sums over the rows of a shard, (5 + d, 2): four numbers, then three of the rows

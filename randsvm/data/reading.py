@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from randsvm.arrays import sorted_union
-from randsvm.data.chunks import RawChunk, cut_chunks
+from randsvm.data.chunks import RawChunk, cut_chunks, numbers_of
 from randsvm.data.columns import Columns, TableOptions
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_weights import RowWeights
@@ -31,14 +31,28 @@ CHUNK_ROWS = 8192
 CHUNK_NONZEROS = 1 << 20
 
 
-def chunk_digest(chunk: RawChunk) -> bytes:
-    """Return the sha256 of labels, row lengths, indices, values, and of weights other than 1."""
-    found = hashlib.sha256()
-    for array in (chunk.y, np.diff(chunk.indptr), chunk.indices, chunk.values):
-        found.update(array.data)
-    if chunk.weights is not None and (chunk.weights != 1).any():
-        found.update(np.ascontiguousarray(chunk.weights).data)
-    return found.digest()
+class Digest:
+    """The digest of rows that docs/certificate-format.md defines: of their numbers, not of the text
+    or of how they are cut into chunks. has_labels: whether labels count."""
+
+    TYPES = "<f8", "<f8", "<i8", "<i4", "<f8"
+
+    def __init__(self, has_labels: bool) -> None:
+        self.has_labels, self.parts = has_labels, [hashlib.sha256() for _ in self.TYPES]
+
+    def add(self, chunk: RawChunk) -> None:
+        """Add the next rows."""
+        n = len(chunk.y)
+        y = chunk.y if self.has_labels else np.empty(0)
+        weights = np.ones(n) if chunk.weights is None else chunk.weights
+        arrays = y, weights, np.diff(chunk.indptr), chunk.indices, numbers_of(chunk.values)
+        for part, array, dtype in zip(self.parts, arrays, self.TYPES, strict=True):
+            part.update(np.ascontiguousarray(array, dtype).data)
+
+    def of(self, labels: Sequence[str]) -> str:
+        """Return the digest of all rows. labels: of their classes."""
+        content = json.dumps(list(labels) if self.has_labels else []).encode()
+        return hashlib.sha256(content + b"".join(one.digest() for one in self.parts)).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,7 @@ class FirstPass:
         self.n = self.nnz = self.queries = self.zero_weights = self.written = 0
         self.weight, self.last = 0.0, (Spelling("0", 1, 1), "")
         self.float64 = self.weighted = False
-        self.digests: list[bytes] = []
+        self.digest = Digest(not options.any_label)
         # The number of rows of each class, and the sum of their weights.
         self.of_classes = np.zeros((2, 0))
         self.features = np.empty(0, np.int32)
@@ -155,7 +169,7 @@ class FirstPass:
         self.n += len(chunk.y)
         self.nnz += len(chunk.values)
         self.float64 = self.float64 or chunk.values.dtype == np.float64
-        self.digests.append(chunk_digest(chunk))
+        self.digest.add(chunk)
         weights = np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
         self.weighted = self.weighted or bool((weights != 1).any())
         self.weight += float(weights.sum())
@@ -171,14 +185,13 @@ class FirstPass:
         # Rows of the last classes may all have the weight 0.
         missing = len(labels) - self.of_classes.shape[1]
         counts, weights = np.pad(self.of_classes, ((0, 0), (0, missing)))
-        content = json.dumps(list(labels)).encode() + b"".join(self.digests)
         return Summary(
             n=self.n,
             nnz=self.nnz,
             features=self.features,
             labels=tuple(labels),
             counts=tuple(counts.astype(int).tolist()),
-            digest=hashlib.sha256(content).hexdigest(),
+            digest=self.digest.of(labels),
             float64=self.float64,
             weighted=self.weighted,
             total_weight=self.weight,

@@ -68,6 +68,15 @@ class Limits(Options):
         help="Keep the old model and end with exit code 75 if the certified gap is above this one.",
         group=STOP,
     )
+    certificate: str | None = option(
+        None,
+        Path(),
+        "--certificate",
+        help="Write what randsvm-check needs to verify the certificate of a reduced or a linear "
+        "model, or of large data in seconds: coefficients and sums of kernel values.",
+        group=OUTPUT,
+        brief="Write what randsvm-check needs to verify the certificate.",
+    )
     overwrite: bool = option(
         False,
         Flag(),

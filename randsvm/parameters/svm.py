@@ -135,6 +135,17 @@ def class_weights(
     return [own.get(label_value(name), one) for name, one in zip(names, others, strict=True)]
 
 
+def stated_weights(
+    weights: tuple[tuple[str, float], ...], names: Sequence[str]
+) -> list[float | None]:
+    """Return the weight of each class as the options state it; None: the option is `balanced`.
+
+    names: the label of each class.
+    """
+    own, others = weights_of_labels(weights, names), None if BALANCED in dict(weights) else 1.0
+    return [own.get(label_value(name), others) for name in names]
+
+
 def side_weights(
     weights: tuple[tuple[str, float], ...],
     names: Sequence[str],

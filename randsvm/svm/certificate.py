@@ -205,6 +205,26 @@ class Sharpened:
             return -self.q * np.log1p(-np.minimum(d / w, 1.0))
 
 
+@dataclass(frozen=True)
+class Transcribed:
+    """Ask for u of all rows and bounds of its error, and which are sums in float64: those of rows
+    with coefficients and of rows whose rounding shows. The answers are [(3, m)] of each shard.
+
+    sharpened: has the query of the running values, and the sums in float64
+    """
+
+    sharpened: Sharpened
+
+    def __call__(self, values: ShardValues) -> list[np.ndarray]:
+        sharp = self.sharpened
+        _, rise, error = sharp.query.bounds(values)
+        u, exact = values.u.copy(), (rise > 0) | (values.beta != 0)
+        if exact.any():
+            u[exact], sizes = sharp.expansion.values(values.rows[np.flatnonzero(exact)]).T
+            error[exact] = sharp.error.of(np.abs(sizes), sharp.total)
+        return [np.array([u, error, exact])]
+
+
 def error_of_rows(X: CsrMatrix, layout: Layout, error: Callable[[RowSizes], SumError]) -> SumError:
     """Return the bounds of the errors of u of some rows, from the size of each row."""
     return error(layout.sizes_of_pairs(X))

@@ -33,6 +33,7 @@ from randsvm.svm.certificate import (
     ResidualQuery,
     ResidualSums,
     Sharpened,
+    Transcribed,
     change_of_solution,
     error_of_rows,
     proven,
@@ -347,18 +348,30 @@ class Scan(RunningValues):
 
     def with_dual_of(self, solution: KernelSolution, evaluated: Certificate) -> Certificate:
         """Return the certificate with D of coefficients of the problem, from float64 sums."""
-        points, beta = self.completed(solution).points, solution.beta
-        assert points is not None
-        layout, added = self.kernel_layout.in_float64, NOTHING_ADDED.after(beta)
-        error = self._error(layout, added)(layout.sizes).of(added.total, added.total)
-        u, size, y = Expansion(layout, points.X, beta).values(points.X), np.abs(beta), points.y
-        norm_error = added.total * error + addition_error(len(beta), float(size @ np.abs(u)))
+        beta, y = solution.beta, self.labels[solution.rows]
+        (u, error), size = self.sums_of(solution), np.abs(beta)
+        norm_error = float(size.sum()) * error + addition_error(len(beta), float(size @ np.abs(u)))
         linear_size = float(size @ (np.abs(y) + self.task.epsilon))
         dual = self.task.linear(y, beta) - float(beta @ u) / 2
         rounding = norm_error / 2 + addition_error(len(beta), linear_size)
         most = evaluated.primal + evaluated.primal_error
         change = change_of_solution(self.task, solution, self.labels, self.kernel_layout, most)
         return evaluated.with_dual(dual, rounding + change)
+
+    def transcript(self, solution: KernelSolution) -> np.ndarray:
+        """Return u of all rows, bounds of its error, and which are sums in float64, (3, n)."""
+        self.return_to(solution)
+        query = self._query(solution)
+        sharp = self._sharpened(solution, query, 0.0, with_dual=False)
+        return np.hstack(self.ask(Transcribed(sharp), "evaluating"))
+
+    def sums_of(self, solution: KernelSolution) -> tuple[np.ndarray, float]:
+        """Return u of the support vectors in float64, and a bound of its error."""
+        points, beta = self.completed(solution).points, solution.beta
+        assert points is not None
+        layout, added = self.kernel_layout.in_float64, NOTHING_ADDED.after(beta)
+        error = self._error(layout, added)(layout.sizes).of(added.total, added.total)
+        return Expansion(layout, points.X, beta).values(points.X), error
 
     def step_to(self, solution: KernelSolution | None) -> Step:
         """Return the step from the current coefficients to a solution, and leave u as it is.

@@ -136,7 +136,8 @@ class Certificate:
     one_class_floor. primal_error, dual_error: bounds of the rounding of P and D; 0 for running
     values, which are not proven. distance: a bound of P - D where both are of the
     same coefficients, since most rounding cancels; None: it follows from P and D. sampled: whether
-    the bounds follow from a sample of the rows.
+    the bounds follow from a sample of the rows. other_dual: whether D is of other coefficients
+    than those of the machine.
     """
 
     primal: float
@@ -147,6 +148,7 @@ class Certificate:
     dual_error: float = 0.0
     distance: float | None = None
     sampled: bool = False
+    other_dual: bool = False
 
     @property
     def largest_distance(self) -> float:
@@ -179,7 +181,7 @@ class Certificate:
                 f"D = {dual!r} is above P = {self.primal!r} by more than rounding, {error!r} and "
                 f"{self.primal_error!r}: this is a bug"
             )
-        return replace(self, dual=dual, dual_error=error, distance=None)
+        return replace(self, dual=dual, dual_error=error, distance=None, other_dual=True)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ from randsvm.parameters.svm import KernelParams
 # The parameters of a kernel machine or of a linear one.
 AnyParams = TypeVar("AnyParams", bound=KernelParams | SgdParams)
 
+# The begin of the file of --certificate.
+TRANSCRIPT = b"randsvm transcript "
 # Returns f of rows: (m, K) float64.
 Decision = Callable[[Matrix], np.ndarray]
 # The name, in messages, of a model that is not written to a file.
@@ -89,8 +91,15 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
         bool(paths) or job.resources.cache is None,
         "--cache keeps what was parsed from a file, and there is none",
     )
-    cache = {"--cache": job.resources.cache}
-    files.check_distinct({"MODEL_FILE": model}, {"TRAIN_FILE": paths, **cache})
+    cache, certificate = {"--cache": job.resources.cache}, job.limits.certificate
+    others = {"MODEL_FILE": model, "--certificate": certificate}
+    files.check_distinct(others, {"TRAIN_FILE": paths, **cache})
+    require(
+        certificate is None or model not in (None, *files.STANDARD_OUTPUTS),
+        "--certificate needs a MODEL_FILE",
+    )
+    if certificate is not None:
+        files.check_output(certificate, "a transcript", lambda head: head.startswith(TRANSCRIPT))
     files.check_distinct(cache, {"TRAIN_FILE": paths, "--warm-start": job.stop.warm_start})
     check_is_not_model(paths, "TRAIN_FILE MODEL_FILE")
     if model is not None:

@@ -30,7 +30,7 @@ from randsvm.models.decisions import class_pairs, pair_positions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import completed_results
-from randsvm.parameters.option import AUTO, require
+from randsvm.parameters.option import AUTO, BALANCED, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import (
@@ -39,6 +39,7 @@ from randsvm.parameters.svm import (
     Problem,
     class_weights,
     side_weights,
+    stated_weights,
 )
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
@@ -68,6 +69,8 @@ from randsvm.training.rounds import (
 )
 from randsvm.training.run import FileRun, StartDetails, Trainer, words_of
 from randsvm.training.subtasks import OldModel, Subtask, Subtasks, assemble, finished
+from randsvm.training.transcript import Arrays, without_rows
+from randsvm.training.transcript import write as write_transcript
 
 if TYPE_CHECKING:
     from randsvm.algorithms.reduced_set import SubtaskReduction
@@ -473,6 +476,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
     start_of: returns what a subtask starts from; see OldModel.starts. None: nothing
     solved: the solutions by the numbers of their subtasks, also those of interrupted ones
     under_way: the rounds of subtasks by their numbers
+    transcripts: what --certificate writes of each subtask, by their numbers
     density_marks: what a model of novelty detection has for probabilities
     """
 
@@ -493,6 +497,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
         self.start_of = start_of
         self.solved: dict[int, SubtaskSolution] = {}
         self.under_way: dict[int, Rounds] = {}
+        self.transcripts: dict[int, Arrays] = {}
         self.density_marks: dict[str, Any] = {}
 
     def run(self) -> None:
@@ -522,6 +527,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
         if subtasks.lacks_side(number):
             stopped = Stopped(StopReason.NO_VIOLATORS)
             self.solved[number] = SubtaskSolution.constant(subtasks, number, stopped)
+            self.transcripts[number] = without_rows(subtasks.row_count(number))
             return
         rounds = self.under_way[number] = self._rounds(number, subtasks[number], clock)
         # Without any solution there is no model: the first subtask may use all the time.
@@ -530,7 +536,10 @@ class KernelTrainingRun(FileRun[KernelParams]):
             found = rounds.with_evaluation(rounds.solve(latest))
             while rounds.prepare_to_continue(found):
                 found = rounds.with_evaluation(rounds.solve(latest))
-            self.solved[number] = rounds.in_whole(self._completed(rounds, found))
+            found = self._completed(rounds, found)
+            if self.trainer.job.limits.certificate is not None:
+                self.transcripts[number] = rounds.transcript(found)
+            self.solved[number] = rounds.in_whole(found)
         except TimeLimitError:
             if not self.has_model:
                 raise
@@ -716,8 +725,27 @@ class KernelTrainingRun(FileRun[KernelParams]):
             reduced=self.reduced,
         )
 
+    @property
+    def _problem(self) -> dict[str, Any]:
+        """The problem as docs/certificate-format.md defines it."""
+        params, labels = self.params, self.trainer.labels
+        names = [name for name in ("C", "epsilon", "nu") if params.uses(name)]
+        tubes = [one.SV.tube for one in self.solutions]
+        if params.task == "nu-svr":
+            tubes = [max(tube, 0.0) for tube in tubes]
+        weights = stated_weights(params.weights, labels)
+        return {
+            "task": params.task,
+            **{name: getattr(params, name) for name in names},
+            **({"tube": tubes} if params.task in NU_TASKS else {}),
+            **({"class_weights": weights} if params.task == "svc" else {}),
+            **({"balanced": True} if BALANCED in dict(params.weights) else {}),
+            **({"multiclass": params.multiclass} if params.multiclass else {}),
+        }
+
     def metadata(self, outcome: Trained) -> dict[str, Any]:
         return {
+            "problem": self._problem,
             "lambda": self.trainer.cost_and_lambda(self.params)[1],
             "primal": outcome.primal,
             "dual": outcome.dual,
@@ -726,6 +754,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
             "gap": outcome.gap,
             **({} if outcome.largest_gap is None else {"largest_gap": outcome.largest_gap}),
             "certificate": outcome.certificate,
+            **({"dual_of": "other coefficients"} if self._certificate.other_dual else {}),
             "violators": outcome.violators,
             **({} if outcome.reduced is None else outcome.reduced._asdict()),
             "stopped": outcome.stopped,
@@ -743,6 +772,16 @@ class KernelTrainingRun(FileRun[KernelParams]):
         if isnan(self._certificate.gap):
             return "none"
         return "sampled" if self._certificate.sampled else "proven"
+
+    def write(self, outcome: Trained) -> None:
+        super().write(outcome)
+        path, model = self.trainer.job.limits.certificate, outcome.model
+        if path is None:
+            return
+        if len(self.transcripts) < len(self.subtasks):
+            emit(Notice(f"{path} is not written: the training ended before its closing evaluation"))
+            return
+        write_transcript(path, model, [self.transcripts[k] for k in range(len(self.subtasks))])
 
     def model(self, **common: Any) -> Model:
         mapping = self.trainer.map_of(self.params)

@@ -66,6 +66,7 @@ from randsvm.training.job import (
     check_paths,
 )
 from randsvm.training.run import FileRun, StartDetails, Trainer, TrainingRun, check_row_weights
+from randsvm.training.transcript import write as write_transcript
 
 # The cost of a step is proportional to the number of classes.
 MAX_CLASSES = 10_000
@@ -306,10 +307,26 @@ class LinearTrainingRun(FileRun[SgdParams]):
             **known,
         )
 
+    @property
+    def _problem(self) -> dict[str, Any]:
+        """The problem as docs/certificate-format.md defines it."""
+        steps, params = self.learner.steps, self.params
+        of_task = {"epsilon": steps.epsilon}
+        if not steps.is_regression:
+            of_task = {"class_weights": steps.weights.tolist()}
+        return {
+            "task": params.task,
+            "loss": steps.loss,
+            "C": self.trainer.cost_and_lambda(params)[0],
+            **of_task,
+            "bias": not params.no_bias,
+        }
+
     def metadata(self, outcome: Trained) -> dict[str, Any]:
         D = self.D
         one_epoch = D.total_weight() if D.summary.weighted else D.n
         return {
+            **({} if self.params.gap is None else {"problem": self._problem}),
             "primal": outcome.primal,
             **({} if outcome.dual is None else {"dual": outcome.dual}),
             **({} if isnan(outcome.gap) else {"gap": outcome.gap}),
@@ -323,6 +340,20 @@ class LinearTrainingRun(FileRun[SgdParams]):
                 self.learner, min(self.learner.t, one_epoch) if self.params.epochs else one_epoch
             ),
         }
+
+    def write(self, outcome: Trained) -> None:
+        super().write(outcome)
+        path, step = self.trainer.job.limits.certificate, self.last_step
+        if path is None:
+            return
+        require(step is not None, "--certificate of sgd needs --gap")
+        assert step is not None
+        used = [np.flatnonzero(beta) for beta in step.coefficients]
+        machines = [
+            {"rows": rows, "beta": beta[rows]}
+            for rows, beta in zip(used, step.coefficients, strict=True)
+        ]
+        write_transcript(path, outcome.model, machines)
 
     def model(self, **common: Any) -> LinearModel:
         return LinearModel(

@@ -41,6 +41,7 @@ from randsvm.svm.whole import WholeScan
 from randsvm.svm.working_set import file_order, largest_violation
 from randsvm.training.job import RESERVED_SECONDS, Clock, Job, Stopped, StopReason, TimeLimitError
 from randsvm.training.subtasks import Subtask, Subtasks
+from randsvm.training.transcript import Arrays, transcript_of, without_rows
 
 if TYPE_CHECKING:
     from randsvm.algorithms.reduced_set import SubtaskReduction
@@ -360,6 +361,7 @@ class SubtaskSolution:
     evaluated: whether the certificate comes from a closing evaluation of the solution
     poor_fit: why the model fits other rows poorly; None: no reason was found, or none was sought
     changes: what --reduce has changed; None: it has not reduced the solution
+    dual: the solution of which D is, if that is another one
     """
 
     SV: KernelSolution
@@ -369,6 +371,7 @@ class SubtaskSolution:
     stopped: Stopped
     poor_fit: str | None = None
     changes: SubtaskReduction | None = None
+    dual: KernelSolution | None = None
 
     @staticmethod
     def constant(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
@@ -386,6 +389,7 @@ def total_certificate(certificates: Sequence[Certificate]) -> Certificate:
         certified=all(one.certified for one in certificates),
         distance=sum(one.largest_distance for one in certificates),
         sampled=any(one.sampled for one in certificates),
+        other_dual=any(one.other_dual for one in certificates),
     )
 
 
@@ -699,7 +703,10 @@ class Rounds:
                 SV, certificate = found.SV, found.certificate
         changes = SubtaskReduction(certificate, self.subtask.D.n)
         changes = SV.changes if isinstance(SV, ReducedMachine) else changes
-        return replace(found, SV=SV, certificate=certificate, violators=None, changes=changes)
+        dual = found.SV if isinstance(SV, ReducedMachine) else found.dual
+        return replace(
+            found, SV=SV, certificate=certificate, violators=None, changes=changes, dual=dual
+        )
 
     def with_evaluation(self, found: SubtaskSolution) -> SubtaskSolution:
         """Return a solution of `solve` with the certificate of a closing evaluation, if there is
@@ -736,24 +743,28 @@ class Rounds:
         exceptions that end the evaluation.
         """
         SV, certificate = found.SV, replace(found.certificate, certified=False)
-        count: int | None = None
+        count, dual = None, found.dual
         with suppress(*ends), clock.until(lambda: end):
             if self.record.solution is None:
                 SV, at_first = self.scan.examine(SV)
                 self.record.add_solution(SV, at_first.certificate)
             for solution, V in self.scan.evaluations(SV, self.gap):
                 SV, certificate, count = solution, V.certificate, V.count
-            certificate = self._with_best_dual(SV, certificate)
+            certificate, dual = self._with_best_dual(SV, certificate)
         return replace(
             found,
+            dual=dual,
             SV=SV,
             certificate=certificate,
             violators=None if isinstance(SV, ReducedMachine) else count,
             evaluated=count is not None,
         )
 
-    def _with_best_dual(self, SV: KernelSolution, evaluated: Certificate) -> Certificate:
-        """Return the certificate with D of the best solution, if it lowers the gap.
+    def _with_best_dual(
+        self, SV: KernelSolution, evaluated: Certificate
+    ) -> tuple[Certificate, KernelSolution | None]:
+        """Return the certificate with D of the best solution, if it lowers the gap, and that
+        solution if it is another one.
 
         Each D bounds the optimum from below.
         """
@@ -761,17 +772,17 @@ class Rounds:
         source_of_dual = self.inner_solution if is_reduced else self.record.dual_solution
         gains = self.record.dual - evaluated.dual
         if self.gap is not None and evaluated.gap <= self.gap:
-            return evaluated
+            return evaluated, None
         if (
             source_of_dual is None
             or not evaluated.certified
             or SV.has_coefficients_of(source_of_dual)
         ):
-            return evaluated
+            return evaluated, None
         if not is_reduced and gains <= NEGLIGIBLE_GAIN * evaluated.largest_distance:
-            return evaluated
+            return evaluated, None
         other = self.scan.with_dual_of(source_of_dual, evaluated)
-        return min(other, evaluated, key=lambda one: one.gap)
+        return (other, source_of_dual) if other.gap < evaluated.gap else (evaluated, None)
 
     def prepare_to_continue(self, found: SubtaskSolution) -> bool:
         """Return whether further rounds may reach the gap that the evaluation did not find.
@@ -830,6 +841,12 @@ class Rounds:
         # Events go to no other listener, which may cancel this work.
         with listening(clock):
             return self._evaluate(found, clock, clock.end, ends=ends)
+
+    def transcript(self, found: SubtaskSolution) -> Arrays:
+        """Return the arrays of --certificate for a solution with row numbers of the subtask."""
+        if not len(found.SV):
+            return without_rows(self.subtask.D.n)
+        return transcript_of(self.scan, found.SV, found.dual or found.SV, self.subtask.rows)
 
     def in_whole(self, found: SubtaskSolution) -> SubtaskSolution:
         """Return a solution with the row numbers of the whole D, and with its rows unless it is of

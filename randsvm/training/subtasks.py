@@ -195,6 +195,13 @@ class Subtasks:
             return self.D.n
         return min(self.D.n, sum(sorted(self.counts)[-2:]))
 
+    def row_count(self, number: int) -> int:
+        """Return the number of rows of a subtask."""
+        sides = self.sides[number]
+        return (
+            sum(int(self.counts[k]) for k in sides if k is not None) if self.of_pairs else self.D.n
+        )
+
     def side_by_side(self, solve_bytes: int) -> int:
         """Return how many subtasks are solved at the same time, each in a thread.
 

@@ -1,0 +1,537 @@
+"""randsvm-check: true certificates are verified, wrong ones are refuted for the right reason."""
+
+import ast
+import bz2
+import gzip
+import hashlib
+import json
+import lzma
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import random_problems
+from commands import run_train
+
+from randsvm import check
+from randsvm.errors import InfeasibleError, OutOfTimeError, ParameterError
+
+SOURCE = Path(check.__file__)
+DATA = Path(__file__).parent.parent / "data"
+
+
+def verdict(data, model, **options):
+    """Return the exit code and the reason."""
+    data = [data] if isinstance(data, str | Path) else data
+    try:
+        return check.check([str(path) for path in data], str(model), **options)
+    except check.Ended as ended:
+        return ended.status, str(ended)
+
+
+# ---- one file of its own -----------------------------------------------------------------------
+
+
+def test_the_checker_uses_numpy_and_the_standard_library_only():
+    found = set()
+    for node in ast.walk(ast.parse(SOURCE.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            found.add(node.module.partition(".")[0])
+    assert found - set(sys.stdlib_module_names) == {"numpy"}
+
+
+def test_the_checker_runs_alone_without_the_package(tmp_path):
+    run_train("-q", "-g", 5, DATA / "checkerboard.svm", tmp_path / "model")
+    alone = tmp_path / "check.py"
+    alone.write_bytes(SOURCE.read_bytes())
+    code = "import sys; sys.modules['randsvm'] = None; exec(open(sys.argv.pop(1)).read())"
+    words = [sys.executable, "-I", "-c", code, alone, DATA / "checkerboard.svm", tmp_path / "model"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("verified: P ")
+
+
+# ---- true certificates ---------------------------------------------------------------------------
+
+
+def labelled(rng, n, classes):
+    X = np.round(rng.normal(size=(n, 3)), 4)
+    y = (np.abs(X[:, 0] + np.round(rng.normal(size=n), 1)) * 2).astype(int) % classes
+    return y, X
+
+
+def text_of(labels, X, costs=None):
+    lines = []
+    for k, (label, x) in enumerate(zip(labels, X, strict=True)):
+        cost = "" if costs is None else f" cost:{costs[k]}"
+        features = "".join(f" {j}:{value:.12g}" for j, value in enumerate(x, 1) if value)
+        lines.append(f"{label}{cost}{features}\n")
+    return "".join(lines)
+
+
+def sets():
+    rng = np.random.default_rng(5)
+    y, X = labelled(rng, 160, 2)
+    three, _ = labelled(rng, 160, 3)
+    targets = np.round(np.sin(X[:, 0]) + X[:, 1] ** 2, 3)
+    costs = np.round(rng.choice([0, 0.25, 1, 2.5], 160), 2)
+    twice = np.repeat(X[:40], 4, axis=0)
+    signs = [f"{2 * v - 1:+d}" for v in y]
+    return {
+        "two": text_of(signs, X),
+        "weighted": text_of(signs, X, costs),
+        "words": text_of(np.array(["spam", "ham"])[y], X),
+        "three": text_of(three + 1, X),
+        "targets": text_of(targets, X),
+        "weighted targets": text_of(targets, X, costs),
+        "equal rows": text_of(targets, twice),
+        "equal rows of two": text_of(signs, twice),
+        "far": text_of(signs, X * [1, 1000, 1] + [2020, 0, 0.5]),
+    }
+
+
+SETS = sets()
+TRAININGS = {
+    "svc": ("two", "-c 2 -g 0.7"),
+    "class weights": ("two", "-c 2 -g 0.7 -w1 3 -w-1 0.5"),
+    "balanced": ("two", "-c 2 -g 0.7 -w balanced"),
+    "words": ("words", "-c 0.1 -g 0.7"),
+    "row weights": ("weighted", "-c 1 -g 0.5 -w balanced"),
+    "linear kernel": ("two", "-t linear -c 0.3"),
+    "polynomial": ("two", "-t poly -d 3 -r 1 -g 0.2"),
+    "pairs": ("three", "-c 1 -g 0.5 -w balanced -w2 1.5"),
+    "rest": ("three", "-c 1 -g 0.5 --multiclass ovr -w balanced -w2 1.5"),
+    "svr": ("targets", "-s svr -c 5 -g 0.5 -p 0.05"),
+    "weighted svr": ("weighted targets", "-s svr -c 5 -g 0.5 -p 0.05"),
+    "equal rows": ("equal rows", "-s svr -c 5 -g 0.5 -p 0.05"),
+    "equal rows of two": ("equal rows of two", "-c 5 -g 0.5"),
+    "nu-svc": ("two", "-s nu-svc -n 0.3 -g 0.5"),
+    "nu-svc of pairs": ("three", "-s nu-svc -n 0.2 -g 0.5"),
+    "nu-svr": ("targets", "-s nu-svr -n 0.3 -g 0.5"),
+    "nu-svr of equal rows": ("equal rows", "-s nu-svr -n 0.4 -c 3 -g 0.5"),
+    "one-class": ("two", "-s one-class -n 0.3 -g 0.5"),
+    "weighted one-class": ("weighted", "-s one-class -n 0.3 -g 0.5"),
+    "osuna": ("two", "osuna -c 20 -g 0.7 --working-set 20"),
+    "minmax": ("far", "--scale minmax -c 2 -g 0.7"),
+    "standard": ("far", "--scale standard -c 2 -g 0.7"),
+    "unit": ("two", "--scale unit -c 2 -g 0.7"),
+    "large C": ("two", "-c 100000 -g 3"),
+}
+LINEAR = {
+    "hinge": ("two", "sgd --gap 0.01"),
+    "squared hinge": ("weighted", "sgd --gap 0.001 --loss squared-hinge -w1 2"),
+    "rest, linear": ("three", "sgd --gap 0.01 -w balanced"),
+    "no bias": ("three", "sgd --gap 0.01 --no-bias --scale standard"),
+    "linear svr": ("targets", "sgd -s svr --gap 0.01 -p 0.1"),
+    "squared svr": ("targets", "sgd -s svr --gap 0.01 --loss squared-epsilon-insensitive"),
+}
+REDUCED = {
+    "reduced": ("two", "-c 2 -g 0.7 --reduce 12"),
+    "reduced svr": ("targets", "-s svr -c 5 -g 0.5 --reduce 8"),
+    "reduced pairs": ("three", "-c 1 -g 0.5 --reduce 10"),
+}
+EVERY = TRAININGS | LINEAR | REDUCED
+
+
+class Files(NamedTuple):
+    data: Path
+    model: Path
+    transcript: Path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return a function from the name of a training to its files."""
+    folder, made = tmp_path_factory.mktemp("check"), {}
+
+    def files(name):
+        if name not in made:
+            data, options = EVERY[name]
+            place = folder / str(len(made))
+            place.mkdir()
+            made[name] = Files(place / "data", place / "model", place / "transcript")
+            made[name].data.write_text(SETS[data])
+            words = shlex.split(options)
+            algorithm = [words.pop(0)] if words[0] in ("osuna", "sgd") else []
+            files = [*made[name][:2]]
+            run_train(*algorithm, "-q", *words, "--certificate", made[name].transcript, *files)
+        return made[name]
+
+    return files
+
+
+# The vectors of these models are scaled and rounded, and the bounds of the training do not include
+# that. The rounding of D of a reduced machine is decided for few support vectors only.
+NEAR = ("minmax", "standard")
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_true_certificate_is_verified(trained, name):
+    data, model, transcript = trained(name)
+    allowed = {check.VERIFIED, check.UNDECIDED} if name in NEAR else {check.VERIFIED}
+    assert verdict(data, model)[0] in allowed
+    assert verdict(data, model, certificate=str(transcript))[0] in allowed
+
+
+@pytest.mark.parametrize("name", LINEAR | REDUCED)
+def test_without_its_transcript_p_is_checked_and_d_only_claimed(trained, name):
+    data, model, transcript = trained(name)
+    status, text = verdict(data, model)
+    assert status == check.UNDECIDED
+    assert "is only said of D: --certificate FILE decides" in text
+    allowed = {check.VERIFIED, check.UNDECIDED} if name in REDUCED else {check.VERIFIED}
+    assert verdict(data, model, certificate=str(transcript))[0] in allowed
+
+
+def test_a_kernel_without_certificate_claims_nothing(tmp_path):
+    run_train("-q", "-t", "sigmoid", "-g", 0.01, DATA / "twonorm.svm", tmp_path / "model")
+    found = verdict(DATA / "twonorm.svm", tmp_path / "model")
+    assert found == (check.UNDECIDED, "MODEL claims no gap")
+
+
+def test_files_may_be_many_and_compressed_and_weights_in_one_of_their_own(tmp_path):
+    rows = SETS["two"].splitlines(keepends=True)
+    parts = [tmp_path / name for name in ("a.gz", "b.bz2", "c.xz", "d")]
+    for path, pack, k in zip(parts, (gzip, bz2, lzma, None), range(4), strict=True):
+        text = "\ufeff# comment\n\n" * (k == 3) + "".join(rows[40 * k : 40 * k + 40])
+        text = text.replace("\n", "\r\n") if k == 2 else text
+        path.write_bytes(pack.compress(text.encode()) if pack else text.encode())
+    weights = tmp_path / "weights"
+    weights.write_text("".join(f"{k % 3}\n" for k in range(160)))
+    run_train("-q", "-g", 0.5, "--row-weights", weights, *parts, tmp_path / "model")
+    assert verdict(parts, tmp_path / "model", row_weights=str(weights))[0] == check.VERIFIED
+    status, text = verdict(parts, tmp_path / "model")
+    assert (status, text[:10]) == (check.REFUTED, "the digest")
+
+
+# ---- wrong certificates ------------------------------------------------------------------------
+
+
+def resealed(model, edit):
+    """Write the model with a change to its text, and with the seal of the changed text."""
+    body = model.read_bytes().rpartition(b"# randsvm sha256 ")[0].decode()
+    changed = edit(body)
+    assert changed != body
+    seal = hashlib.sha256(changed.encode()).hexdigest()
+    model.write_text(f"{changed}# randsvm sha256 {seal}\n")
+
+
+def stated(key, change):
+    """Return an edit of the number of a line of the trailer."""
+
+    def edit(body):
+        return re.sub(rf"(# randsvm {key} )(\S+)", lambda m: m[1] + repr(change(float(m[2]))), body)
+
+    return edit
+
+
+def problem(**values):
+    """Return an edit of the problem."""
+
+    def edit(body):
+        return re.sub(
+            r"(?<=# randsvm problem ).*", lambda m: json.dumps(json.loads(m[0]) | values), body
+        )
+
+    return edit
+
+
+def header(keyword, text):
+    return lambda body: re.sub(rf"(?m)^{keyword} .*", f"{keyword} {text}", body)
+
+
+def vector(change, number=0):
+    """Return an edit of one vector. change: maps its coefficient and features to lines"""
+
+    def edit(body):
+        above, _, below = body.partition("\nSV\n")
+        lines, mark, rest = below.partition("# randsvm")
+        rows = lines.splitlines()
+        first, _, features = rows[number].partition(" ")
+        rows[number : number + 1] = change(first, features)
+        above = re.sub(r"total_sv \d+", f"total_sv {len(rows)}", above)
+        return "\n".join([above, "SV", *rows, mark + rest])
+
+    return edit
+
+
+def largest(change):
+    """Return an edit of the vector with the largest coefficient."""
+
+    def edit(body):
+        rows = body.partition("\nSV\n")[2].partition("# randsvm")[0].splitlines()
+        sizes = [abs(float(row.split()[0])) for row in rows]
+        return vector(change, int(np.argmax(sizes)))(body)
+
+    return edit
+
+
+def times(factor):
+    return lambda c, x: [f"{float(c) * factor!r} {x}"]
+
+
+FORGOTTEN = "the coefficient|P "
+# name: training, edit of the model, reason
+MODELS = {
+    "coefficient beyond its bound": ("svc", largest(times(1.5)), "the coefficient of row"),
+    "coefficient beyond its bound by 1e-6": (
+        "svc", largest(times(1 + 1e-6)), "the coefficient of row"),
+    "coefficient of svr beyond": ("svr", largest(times(3)), "the coefficient of row"),
+    "coefficient of one-class beyond": (
+        "one-class", largest(times(2)), "the coefficient of row"),
+    "smaller coefficient": ("svc", vector(times(0.5)), "P |miss a sum"),
+    "coefficient left out": ("svc", largest(lambda c, x: []), "miss a sum"),
+    "sign of a coefficient": ("svc", largest(times(-1)), "is no row of the data on that side"),
+    "vector that hides a bound": (
+        "svc",
+        largest(lambda c, x: [f"{c} {x}", f"{float(c) * 0.5!r} {x}"]),
+        "the coefficient of row",
+    ),
+    "vector split in two": (
+        "svc", largest(lambda c, x: [f"{c} {x}", f"{float(c) * 1e-7!r} {x}"]), "the coefficient"),
+    "vector that is no row": ("svc", vector(lambda c, x: [f"{c} 1:9.5"]), "is no row of the data"),
+    "feature of a vector by one digit": (
+        "svc", vector(lambda c, x: [f"{c} " + x.rstrip()[:-1] + str((int(x.rstrip()[-1]) + 5) % 10)]),  # noqa: E501
+        "is no row of the data",
+    ),
+    "more feature of a vector": ("svc", vector(lambda c, x: [f"{c} {x} 7:1e-9"]), "is no row of"),
+    "P of another b": ("svc", header("rho", "0.75"), "P "),
+    "b by a thousandth": (
+        "svc", lambda body: re.sub(r"rho (\S+)", lambda m: f"rho {float(m[1]) + 1e-3!r}", body), "P "),  # noqa: E501
+    "rho of one-class": ("one-class", header("rho", "5"), "P "),
+    "rho of a pair": (
+        "pairs", lambda body: re.sub(r"rho (\S+)", lambda m: f"rho {float(m[1]) + 0.1!r}", body), "P "),  # noqa: E501
+    "b of svr": ("svr", header("rho", "0"), "P "),
+    "b of nu-svr": ("nu-svr", header("rho", "0.1"), "P "),
+    "b of nu-svc": ("nu-svc", header("rho", "0.5"), "P "),
+    "class weight forgotten": ("class weights", problem(class_weights=[1, 1]), FORGOTTEN),
+    "class weights of the other classes": (
+        "class weights", problem(class_weights=[0.5, 3]), FORGOTTEN),
+    "balanced forgotten": ("balanced", problem(class_weights=[1, 1]), FORGOTTEN),
+    "balance of the rest forgotten": ("rest", problem(balanced=False), FORGOTTEN),
+    "larger C": ("svc", problem(C=4), "P "),
+    "smaller C": ("svc", problem(C=1.9), "the coefficient of row"),
+    "epsilon": ("svr", problem(epsilon=0.04), "P "),
+    "nu of nu-svc": ("nu-svc", problem(nu=0.25), "P |the coefficient"),
+    "nu of nu-svr": ("nu-svr", problem(nu=0.25), "miss a sum"),
+    "nu of one-class": ("one-class", problem(nu=0.31), "miss a sum|P "),
+    "tube of nu-svr": ("nu-svr", problem(tube=[0.5]), "P "),
+    "tube of nu-svc": ("nu-svc", problem(tube=[-0.1]), "P "),
+    "another task": ("svr", problem(task="nu-svr", nu=0.5, tube=[0.05]), "P |D |miss a sum"),
+    "P rounded down": ("svc", stated("primal", lambda v: v * (1 - 1e-6)), "P "),
+    "P rounded up": ("svc", stated("primal", lambda v: v * (1 + 1e-6)), "P "),
+    "P by 1e-9": ("svc", stated("primal", lambda v: v * (1 - 1e-9)), "P "),
+    "D too high": ("svc", stated("dual", lambda v: v * (1 + 1e-6)), "D "),
+    "D of one-class": ("one-class", stated("dual", lambda v: v * (1 - 1e-6)), "D "),
+    "gap rounded down": ("svc", stated("gap", lambda v: v * (1 - 1e-3)), "gap "),
+    "gap of 0": ("svc", stated("gap", lambda v: 0.0), "gap "),
+    "gap of pairs": ("pairs", stated("gap", lambda v: v * 0.99), "gap "),
+    "gap of nu-svr": ("nu-svr", stated("gap", lambda v: v / 2), "gap "),
+    "negative gap": ("svr", stated("gap", lambda v: -v), "gap "),
+    "another gamma": ("svc", header("gamma", "0.71"), "P "),
+    "another kernel": ("svc", header("kernel_type", "linear"), "P |D |gap"),
+    "another degree": ("polynomial", header("degree", "2"), "P "),
+    "another coef0": ("polynomial", header("coef0", "0.9"), "P "),
+    "labels swapped": ("svc", lambda body: re.sub(
+        r'labels \["(.*?)", "(.*?)"\]', r'labels ["\2", "\1"]', body), "is no row of the data|P "),
+    "labels of other classes": ("svc", lambda body: re.sub(
+        r"labels .*", 'labels ["1", "2"]', body), "labels"),
+    "n": ("svc", stated("n", lambda v: int(v) + 1), "rows"),
+    "shift of a feature": ("minmax", lambda body: re.sub(
+        r"scale_shift \[([\d.]+)", lambda m: f"scale_shift [{float(m[1]) + 1e-3!r}", body),
+        "is no row of the data"),
+    "factor of a feature": ("standard", lambda body: re.sub(
+        r"scale_factor \[([\d.]+)", lambda m: f"scale_factor [{float(m[1]) * 1.001!r}", body),
+        "is no row of the data"),
+    "digest": ("svc", lambda body: re.sub(r"(?<=digest .).", "x", body), "the digest"),
+    "P of a reduced machine": ("reduced", stated("primal", lambda v: v * (1 - 1e-5)), "P "),
+    "vector of a reduced machine": ("reduced", vector(times(0.99)), "P |u of row"),
+    "w of a linear machine": ("hinge", lambda body: re.sub(
+        r"\nw\n(\S+)", lambda m: f"\nw\n{float(m[1]) + 1!r}", body), "P "),
+    "gap of a linear machine": ("hinge", stated("gap", lambda v: v / 2), "gap "),
+    "D of a linear machine": ("linear svr", stated("dual", lambda v: v * 1.01), "D "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_wrong_model_is_refuted_for_the_right_reason(trained, tmp_path, name):
+    training, edit, reason = MODELS[name]
+    data, model, transcript = trained(training)
+    options = {}
+    wrong = tmp_path / "model"
+    wrong.write_bytes(model.read_bytes())
+    resealed(wrong, edit)
+    if training in LINEAR | REDUCED:
+        first, rest = transcript.read_bytes().split(b"\n", 1)
+        seal = check.Model(str(wrong)).seal
+        head, arrays = rest.split(b"\n", 1)
+        head = json.dumps(json.loads(head) | {"model": seal}).encode()
+        (tmp_path / "transcript").write_bytes(b"\n".join([first, head, arrays]))
+        options = {"certificate": str(tmp_path / "transcript")}
+    status, text = verdict(data, wrong, **options)
+    assert status == check.REFUTED, text
+    assert re.search(reason, text), text
+
+
+def without(line):
+    return lambda lines: lines[:line] + lines[line + 1 :]
+
+
+def one_digit(lines):
+    at = next(k for k, line in enumerate(lines) if "1:0." in line)
+    return [*lines[:at], lines[at].replace("1:0.", "1:1.", 1), *lines[at + 1 :]]
+
+
+def other_label(lines):
+    return [("-1" if lines[0].startswith("+1") else "+1") + lines[0][2:], *lines[1:]]
+
+
+ROWS = {
+    "a digit": one_digit,
+    "a row less": without(3),
+    "a row more": lambda lines: [*lines, lines[0]],
+    "rows in another order": lambda lines: [lines[1], lines[0], *lines[2:]],
+    "another label": other_label,
+    "a weight": lambda lines: [lines[0].replace(" ", " cost:2 ", 1), *lines[1:]],
+    "a feature more": lambda lines: [lines[0] + " 9:1e-9", *lines[1:]],
+    "labels swapped": lambda lines: [("-" if line[0] == "+" else "+") + line[1:] for line in lines],
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_other_rows_are_refuted_by_their_digest(trained, tmp_path, name):
+    data, model, _ = trained("svc")
+    (tmp_path / "data").write_text("\n".join(ROWS[name](data.read_text().splitlines())) + "\n")
+    status, text = verdict(tmp_path / "data", model)
+    assert (status, text[:10]) == (check.REFUTED, "the digest")
+
+
+def test_a_model_with_a_wrong_seal_is_refuted(trained, tmp_path):
+    data, model, _ = trained("svc")
+    text = model.read_text()
+    (tmp_path / "model").write_text(text.replace("# randsvm gap ", "# randsvm gap 1", 1))
+    status, reason = verdict(data, tmp_path / "model")
+    assert status == check.REFUTED
+    assert reason.startswith("the seal of")
+
+
+def test_a_transcript_with_wrong_rows_is_refuted(trained, tmp_path):
+    data, model, transcript = trained("svc")
+    parts = check.transcript_of(str(transcript), check.Model(str(model)))[0]
+    content = bytearray(transcript.read_bytes())
+    size = parts["exact_error"].nbytes
+    u = parts["exact_u"] + 0.5
+    content[len(content) - size - u.nbytes : len(content) - size] = u.tobytes()
+    (tmp_path / "transcript").write_bytes(content)
+    status, text = verdict(data, model, certificate=str(tmp_path / "transcript"))
+    assert status == check.REFUTED
+    assert re.match(r"u of row \d+ is .* in the transcript", text)
+    other = trained("balanced").model
+    status, text = verdict(trained("balanced").data, other, certificate=str(transcript))
+    assert (status, text.endswith("is the transcript of another model")) == (check.REFUTED, True)
+
+
+def test_wrong_coefficients_of_a_transcript_are_refuted(trained, tmp_path):
+    data, model, transcript = trained("hinge")
+    parts = check.transcript_of(str(transcript), check.Model(str(model)))[0]
+    content = bytearray(transcript.read_bytes())
+    at = content.find(b"\n", content.find(b"\n") + 1) + 1 + parts["rows"].nbytes
+    beta = parts["beta"] * 1.2
+    content[at : at + beta.nbytes] = beta.tobytes()
+    (tmp_path / "transcript").write_bytes(content)
+    status, text = verdict(data, model, certificate=str(tmp_path / "transcript"))
+    assert status == check.REFUTED
+    assert text.startswith("the coefficient of row")
+
+
+# ---- bad inputs ----------------------------------------------------------------------------------
+
+BAD_ROWS = {
+    "index": "+1 2:1 1:1\n",
+    "no colon": "+1 1 2\n",
+    "two colons": "+1 1:2:3 4\n",
+    "nan": "+1 1:nan\n",
+    "underscore": "+1 1:1_0\n",
+    "infinite": "+1 1:1e999\n",
+    "weight": "+1 cost:-1 1:1\n",
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_bad_rows_end_with_65(trained, tmp_path, name):
+    (tmp_path / "data").write_text("-1 1:1\n" + BAD_ROWS[name])
+    assert verdict(tmp_path / "data", trained("svc").model)[0] == check.BAD
+
+
+def test_a_file_that_is_no_model_ends_with_65_and_a_missing_one_with_66(trained, tmp_path):
+    data, model, _ = trained("svc")
+    assert verdict(data, data)[0] == check.BAD
+    assert verdict(tmp_path / "none", model)[0] == check.NO_INPUT
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"+1 1:1\n")[:-9])
+    assert verdict(tmp_path / "cut.gz", model)[0] == check.BAD
+    resealed_without = tmp_path / "model"
+    resealed_without.write_bytes(model.read_bytes())
+    resealed(resealed_without, lambda body: re.sub("# randsvm problem .*\n", "", body))
+    assert verdict(data, resealed_without)[0] == check.BAD
+
+
+def test_the_command_prints_its_verdict_and_ends_with_its_code(trained, tmp_path):
+    data, model, _ = trained("svc")
+    for words, code in (([data, model], 0), ([DATA / "twonorm.svm", model], 1), ([data], 2)):
+        done = subprocess.run([sys.executable, SOURCE, *words], capture_output=True, text=True)
+        assert done.returncode == code
+        assert done.stdout.startswith({0: "verified: P ", 1: "refuted: ", 2: ""}[code])
+
+
+# ---- random certificates -------------------------------------------------------------------------
+
+
+def random_verdict(folder, seed, number):
+    """Return the verdict about a random training; None: it claims nothing or failed."""
+    case = random_problems.case_of(seed, number)
+    data, model, transcript = case.save(folder / "data"), folder / "model", folder / "transcript"
+    words = [*case.command(data, model), "--certificate", transcript]
+    with suppress(InfeasibleError, ParameterError, OutOfTimeError):
+        run_train(*words)
+    if not model.exists():
+        return None
+    trailer = check.Model(str(model)).trailer
+    if trailer["certificate"] == "none" or trailer["gap"] is None:
+        return None
+    needed = number % 2 or "dual_of" in trailer
+    has_one = needed and transcript.exists()
+    return verdict(data, model, certificate=str(transcript) if has_one else None)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_random_true_certificates_are_verified(tmp_path, part):
+    found = []
+    for number in range(20 * part, 20 * part + 20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found.append(random_verdict(folder, 8, number))
+    judged = [one for one in found if one is not None]
+    assert not [one for one in judged if one[0] == check.REFUTED]
+    assert sum(one[0] == check.UNDECIDED for one in judged) <= 1
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("part", range(60))
+def test_many_random_true_certificates_are_not_refuted(tmp_path, fuzz_seed, part):
+    found = []
+    for number in range(50 * part, 50 * part + 50):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found.append((number, random_verdict(folder, fuzz_seed, number)))
+    judged = [(number, *one) for number, one in found if one is not None]
+    assert [one for one in judged if one[1] == check.REFUTED] == []
+    assert sum(one[1] == check.UNDECIDED for one in judged) <= 0.08 * len(judged)
