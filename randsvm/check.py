@@ -326,7 +326,8 @@ class Kernel:
             s = self.g * np.maximum(a2[:, None] + t2 - 2 * (A @ T.T), 0)
             error = self.g * (d + 8) * UNIT * (np.sqrt(a2[:, None]) + math.sqrt(t2.max())) ** 2
         else:
-            s = self.g * sum((A[:, [k]] - T[:, k]) ** 2 for k in range(d))
+            apart = ((A[:, [k]] - T[:, k]) ** 2 for k in range(d))
+            s = self.g * sum(apart, np.zeros((len(A), len(T))))
             error = (d + 6) * UNIT * np.minimum(s, 800)  # exp(-800) is 0
         K = np.exp(-s)  # the exponential errs by less than 8 units
         return K, np.minimum(K * (np.expm1(np.minimum(error, 700)) + 8 * UNIT) + 1e-300, 1)
@@ -663,7 +664,9 @@ class Check:
 
     def drawn(self, rows: np.ndarray, u: Any, error: Any, Z: Rows, beta: Any, name: str) -> None:
         """Compute u of random rows. u, error : of all rows, as the transcript says"""
-        at = np.random.default_rng().integers(len(rows), size=self.samples)
+        at = np.random.default_rng().integers(len(rows), size=self.samples) if len(rows) else rows
+        if not len(at):
+            return
         found, own_error = self.kernel.sums(self.rows(rows[at]), Z, beta, self.more)
         beyond = abs(found - u[at]) - error[at] - own_error
         k = int(np.argmax(beyond))

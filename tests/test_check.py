@@ -213,6 +213,11 @@ def test_files_may_be_many_and_compressed_and_weights_in_one_of_their_own(tmp_pa
     assert (status, text[:10]) == (check.REFUTED, "the digest")
 
 
+@pytest.mark.parametrize("number", [120, 140])
+def test_rows_of_zeros_and_no_coefficients_are_checked(tmp_path, number):
+    assert random_verdict(tmp_path, 8, number)[0] == check.VERIFIED
+
+
 # ---- wrong certificates ------------------------------------------------------------------------
 
 

@@ -41,7 +41,7 @@ from randsvm.svm.whole import WholeScan
 from randsvm.svm.working_set import file_order, largest_violation
 from randsvm.training.job import RESERVED_SECONDS, Clock, Job, Stopped, StopReason, TimeLimitError
 from randsvm.training.subtasks import Subtask, Subtasks
-from randsvm.training.transcript import Arrays, transcript_of, without_rows
+from randsvm.training.transcript import Arrays, transcript_of
 
 if TYPE_CHECKING:
     from randsvm.algorithms.reduced_set import SubtaskReduction
@@ -844,9 +844,8 @@ class Rounds:
 
     def transcript(self, found: SubtaskSolution) -> Arrays:
         """Return the arrays of --certificate for a solution with row numbers of the subtask."""
-        if not len(found.SV):
-            return without_rows(self.subtask.D.n)
-        return transcript_of(self.scan, found.SV, found.dual or found.SV, self.subtask.rows)
+        dual = found.SV if found.dual is None else found.dual
+        return transcript_of(self.scan, found.SV, dual, self.subtask.rows)
 
     def in_whole(self, found: SubtaskSolution) -> SubtaskSolution:
         """Return a solution with the row numbers of the whole D, and with its rows unless it is of

@@ -46,8 +46,8 @@ def transcript_of(
     dual: the solution of which D is. rows : (n,) int64, the numbers of the rows of the scan in the
     file; None: they are in its order.
     """
-    u, error, exact = scan.transcript(SV)
-    v, v_error = scan.sums_of(dual)
+    u, error, exact = scan.transcript(SV) if len(SV) else np.zeros((3, scan.D.n))
+    v, v_error = scan.sums_of(dual) if len(dual) else (np.empty(0), 0.0)
     order = np.arange(len(u)) if rows is None else np.argsort(rows)
     place = np.argsort(order)
     stored = u[order].astype("<f4")
