@@ -17,6 +17,7 @@ from sklearn import datasets, svm
 from sklearn.base import clone, is_regressor
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import SGDClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import randsvm
@@ -356,11 +357,30 @@ def test_partial_fit_is_an_update_of_the_command(tmp_path, made):
 
 def test_new_labels_of_partial_fit_are_refused():
     X, y = make_blobs(40, random_state=0)
-    with pytest.raises(ValueError, match="must have all classes"):
-        LinearSVC().partial_fit(X, y, classes=[0, 1, 2, 3])
-    found = LinearSVC().partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(ValueError, match="labels that the first rows of partial_fit did not have"):
+    with pytest.raises(ValueError, match="y has labels that the classes of partial_fit lack"):
+        LinearSVC().partial_fit(X, y, classes=[0, 1])
+    found = LinearSVC().partial_fit(X, y, classes=[2, 0, 1])
+    with pytest.raises(ValueError, match="y has labels that the classes of partial_fit lack"):
         found.partial_fit(X, y + 1)
+    with pytest.raises(ValueError, match="classes differ from those of the first call"):
+        found.partial_fit(X, y, classes=[0, 1])
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "log"])
+@pytest.mark.parametrize("names", [[0, 1], ["b", "a", "c"]])
+def test_the_first_rows_of_partial_fit_may_lack_classes(loss, names):
+    """It is as good as SGDClassifier where the first rows have one class."""
+    X, y = make_blobs(600, centers=len(names), random_state=0)
+    order = np.append(np.flatnonzero(y == 0)[:50], np.flatnonzero(y)).astype(int)
+    rest = np.random.default_rng(0).permutation(np.setdiff1d(np.arange(len(y)), order[:50]))
+    X, y = (each[np.append(order[:50], rest)] for each in (X, np.array(names)[y]))
+    ours, theirs = LinearSVC(loss=loss), SGDClassifier(average=True, random_state=0)
+    for begin in range(0, 600, 50):
+        for machine in (ours, theirs):
+            part = slice(begin, begin + 50)
+            machine.partial_fit(X[part], y[part], classes=names)
+    assert ours.classes_.tolist() == sorted(names)
+    assert ours.score(X, y) > theirs.score(X, y) - 0.03
 
 
 def test_a_linear_svc_that_ends_early_warns():

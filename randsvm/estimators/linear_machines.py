@@ -132,9 +132,9 @@ class LinearSVC(Classifier, LinearMachine):
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
             Rows.
         y : array of shape (n_samples,)
-            Labels; those of the first call must be all classes.
+            Labels.
         classes : array of shape (n_classes,), optional
-            All classes, as scikit-learn's methods take them; they are compared with y.
+            All classes, also those of later calls; None: the labels of the first call.
         sample_weight : float or array of shape (n_samples,), optional
             Weights of the rows.
 
@@ -149,10 +149,7 @@ class LinearSVC(Classifier, LinearMachine):
             If a parameter or a value is invalid, or if a label is new.
         """
         begins = not hasattr(self, "model_")
-        arrays = self._checked(X, y, sample_weight, begins)
-        if begins and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError("the first rows of partial_fit must have all classes, and no others")
-        return self._learn(arrays, begins)
+        return self._learn(self._checked(X, y, sample_weight, begins, classes), begins)
 
     def _check_parameters(self) -> None:
         if self.penalty != "l2" or (self.loss == "hinge" and self.dual is False):

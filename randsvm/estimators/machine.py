@@ -251,16 +251,21 @@ class BaseSVM(BaseEstimator):
     def _check_parameters(self) -> None:
         """Raise ValueError for values of parameters that are not supported."""
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Arrays:
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True, classes: Any = None
+    ) -> Arrays:
         """Return the rows of a training with their labels or targets and weights.
 
-        reset: whether no rows came before
+        reset: whether no rows came before; classes: all labels, also of later rows; None: those of
+        the first rows
         """
         self._check_parameters()
         X, y = self._checked_rows(X, reset, y=y, y_numeric=self._task.endswith("svr"))
-        return self._arrays(X, y, checked_weights(sample_weight, X), reset)
+        return self._arrays(X, y, checked_weights(sample_weight, X), reset, classes)
 
-    def _arrays(self, X: Any, y: Any, weights: np.ndarray | None, reset: bool) -> Arrays:
+    def _arrays(
+        self, X: Any, y: Any, weights: np.ndarray | None, reset: bool, classes: Any
+    ) -> Arrays:
         return Arrays(X, y, weights=weights)
 
     def _fit(self, arrays: Arrays) -> None:
@@ -367,6 +372,7 @@ class BaseSVM(BaseEstimator):
         -----
         Column j of X is the feature j + 1 of the file. A model that the programs of LIBSVM and
         LIBLINEAR cannot represent, as one with words as labels, is written so that they refuse it.
+        A file does not hold break_ties.
         """
         check_is_fitted(self)
         self.model_.save(path)
@@ -470,7 +476,8 @@ class BaseSVM(BaseEstimator):
         if np.dtype(dtype) not in (np.float64, np.float32):
             raise ValueError(f"dtype must be float64 or float32, got {dtype!r}")
         floats = np.dtype(dtype) == np.float32
-        return onnx_graph(self.model_.model, normal_form(self.model_.model), floats)
+        ties = getattr(self, "break_ties", False)
+        return onnx_graph(self.model_.model, normal_form(self.model_.model), floats, ties)
 
     # skl2onnx calls these three methods of the last step of a pipeline.
 
@@ -522,30 +529,39 @@ class Classifier(ClassifierMixin, BaseSVM):
 
     _single_class_message: ClassVar[str] = "Invalid input"
 
-    def _arrays(self, X: Any, y: Any, weights: np.ndarray | None, reset: bool) -> Arrays:
+    def _arrays(
+        self, X: Any, y: Any, weights: np.ndarray | None, reset: bool, classes: Any
+    ) -> Arrays:
         """Return rows with class numbers; those of the first rows set classes_ and class_weight_.
 
-        classes_ are the sorted labels of the rows with a weight above 0.
+        classes_ are the sorted `classes`, or the labels of the rows with a weight above 0.
         """
         check_classification_targets(y)
-        if not reset:
-            if not np.isin(y, self.classes_).all():
-                raise ValueError("y has labels that the first rows of partial_fit did not have")
-            return Arrays(X, np.searchsorted(self.classes_, y), self.classes_, weights)
         kept = slice(None) if weights is None else weights > 0
+        if (
+            not reset
+            and classes is not None
+            and not np.array_equal(np.unique(classes), self.classes_)
+        ):
+            raise ValueError("classes differ from those of the first call of partial_fit")
+        if reset:
+            self.classes_: Any = np.unique(y[kept] if classes is None else classes)
+        if not np.isin(y[kept], self.classes_).all():
+            raise ValueError("y has labels that the classes of partial_fit lack: name all of them")
         # A row that is left out may have any class number.
         codes = np.zeros(len(y), np.int64)
-        self.classes_: Any
-        self.classes_, codes[kept] = np.unique(y[kept], return_inverse=True)
+        codes[kept] = np.searchsorted(self.classes_, y[kept])
+        if not reset:
+            return Arrays(X, codes, self.classes_, weights)
         if len(self.classes_) < 2:
             problem = "The number of classes has to be greater than one; got 1 class"
             if len(np.unique(y)) > 1:
                 same = "all samples with positive weights belong to the same class"
                 problem = f"{self._single_class_message} - {same}"
             raise ValueError(problem)
-        classes = self.classes_
-        self.class_weight_ = compute_class_weight(self.class_weight, classes=classes, y=y[kept])
-        if weights is not None and self.class_weight == "balanced":
+        weight = self.class_weight
+        self.class_weight_ = compute_class_weight(weight, classes=self.classes_, y=y[kept])
+        if weights is not None and weight == "balanced":
             sums = np.bincount(codes, weights)
             self.class_weight_ = sums.sum() / (len(sums) * sums)
         return Arrays(X, codes, self.classes_, weights)

@@ -352,6 +352,9 @@ class Header:
         them.
         """
         text, line = self._text, self.first_line
+        if self.is_foreign and text[-1:].isspace():
+            # LIBSVM and LIBLINEAR ignore blank lines at the end.
+            text = text[: len(text.rstrip())] + b"\n"
         found, tail = text.count(b"\n"), text[text.rfind(b"\n") + 1 :]
         if found < count:
             whole = f"{found} whole lines of them (truncated?)"
@@ -422,9 +425,15 @@ def load(path: str) -> Model:
     Raise ModelError or DataError for a file that is not a model, or was altered or truncated, and
     InputError if it cannot be opened.
     """
-    content, name = files.read_whole(path), files.display_name(path)
+    content, name = read_content(path), files.display_name(path)
     with reading(name):
         return _module_of(format_of(content) or "libsvm").read(content, name)
+
+
+def read_content(path: str) -> bytes:
+    """Return the content of a model file with line ends of Unix, as the seal counts them."""
+    content = files.read_whole(path)
+    return content.replace(b"\r\n", b"\n") if b"\r\n" in content else content
 
 
 def save(model: Model, path: str) -> None:
@@ -468,6 +477,6 @@ def configuration_and_gap(path: str) -> tuple[str, float] | None:
     lines = {}
     if files.size_of(path):
         with contextlib.suppress(RandsvmError):
-            lines = split_trailer(files.read_whole(path), path)[1] or {}
+            lines = split_trailer(read_content(path), path)[1] or {}
     gap = lines.get("gap")
     return (lines["configuration"], gap) if isinstance(gap, float) else None

@@ -37,10 +37,13 @@ MAX_FLOAT = float(np.finfo(np.float32).max)
 Part: TypeAlias = tuple[str, dict[str, Any]]
 
 
-def onnx_graph(model: Model, form: NormalForm, floats: bool = False) -> Any:
+def onnx_graph(
+    model: Model, form: NormalForm, floats: bool = False, break_ties: bool = False
+) -> Any:
     """Return the onnx.ModelProto of a model.
 
-    floats : whether X is float32. Raise ParameterError without the package onnx.
+    floats : whether X is float32; break_ties : as in scikit-learn, whether sums of f decide between
+    classes with equal votes. Raise ParameterError without the package onnx.
     """
     try:
         from onnx import checker, helper, numpy_helper, parser
@@ -48,7 +51,7 @@ def onnx_graph(model: Model, form: NormalForm, floats: bool = False) -> Any:
         raise ParameterError(
             f"an export to ONNX needs onnx (pip install 'randsvm[onnx]'): {error}"
         ) from error
-    f, (output, prediction) = f"double[rows, {len(form.b)}] f", _prediction(model)
+    f, (output, prediction) = f"double[rows, {len(form.b)}] f", _prediction(model, break_ties)
     outputs, parts = [output, f], [_rows(form), _decisions(form), prediction]
     if model.has_class_probabilities:
         outputs.append(f"double[rows, {len(model.labels)}] probabilities")
@@ -200,25 +203,36 @@ BY_VOTES = """
     won = Cast <to = 11> (is_won)
     moved_votes = MatMul (won, votes_of_pairs)
     votes = Add (moved_votes, votes_if_all_are_lost)
-    class = ArgMax <axis = 1, keepdims = 0> (votes)
+"""
+# scikit-learn adds to the votes of a class less than 1/3, by the sum of f in its favour.
+BROKEN_TIES = """
+    sums_of_f = MatMul (f, votes_of_pairs)
+    size_of_sums = Abs (sums_of_f)
+    moved_size = Add (size_of_sums, one)
+    divisor_of_sums = Mul (moved_size, three)
+    parts_of_votes = Div (sums_of_f, divisor_of_sums)
+    votes_without_ties = Add (votes, parts_of_votes)
 """
 
 
-def _prediction(model: Model) -> tuple[str, Part]:
+def _prediction(model: Model, break_ties: bool) -> tuple[str, Part]:
     """Return the output label or prediction, and its part."""
     if model.is_regression:
         return "double[rows] prediction", ("prediction = Reshape (f, flat)", {"flat": [-1]})
     values = label_values(model.labels)
     is_int64 = all(isinstance(v, int) and abs(v) < 2**63 for v in values)
     labels = np.array(values, np.int64) if is_int64 else np.array(list(map(str, values)), object)
-    nodes, tables = "class = ArgMax <axis = 1, keepdims = 0> (f)", {"labels": labels}
+    nodes, scores, tables = "", "f", {"labels": labels, "three": 3.0}
     if model.has_pairs or len(model.b) == 1:
-        nodes, one_hot = BY_VOTES, np.eye(len(model.labels))
+        nodes, scores, one_hot = BY_VOTES, "votes", np.eye(len(model.labels))
+        if break_ties:
+            nodes, scores = BY_VOTES + BROKEN_TIES, "votes_without_ties"
         first, second = decisions.class_pairs(len(model.labels))
         tables["votes_of_pairs"] = one_hot[first] - one_hot[second]
         tables["votes_if_all_are_lost"] = one_hot[second].sum(axis=0)
     kind = "int64" if is_int64 else "string"
-    return f"{kind}[rows] label", (f"{nodes} label = Gather (labels, class)", tables)
+    nodes += f"class = ArgMax <axis = 1, keepdims = 0> ({scores}) label = Gather (labels, class)"
+    return f"{kind}[rows] label", (nodes, tables)
 
 
 # ---- probabilities ----

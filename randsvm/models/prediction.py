@@ -288,7 +288,7 @@ class _FilePrediction:
             header = files.encoded(self.header)[: files.FILE_TYPE_BYTES]
             return "a table of the same columns", lambda head: head.startswith(header)
         fields = b"" if self.rows.columns is None else b",\t"
-        odd = [files.encoded(name) for name in self.names if set(name) & set(' ,\t"')]
+        odd = [files.encoded(name) for name in self.names if set(name) & set(' ,:\t"')]
 
         def recognises(head: bytes) -> bool:
             if len(head) == files.FILE_TYPE_BYTES:
@@ -363,6 +363,10 @@ def _written_labels(model: Model, labels: str) -> tuple[str, ...]:
     return tuple(map(str, values))
 
 
+# The ends of an interval that is unbounded.
+INFINITIES = b"-inf", b"inf"
+
+
 def holds_predictions(head: bytes) -> bool:
     """Return whether a file with these first lines holds predictions.
 
@@ -383,4 +387,4 @@ def _is_prediction(words: list[bytes]) -> bool:
         return False
     cells = words[0].split(b",")
     is_table = len(cells) > 1 and all(map(is_number, cells))
-    return not is_table and all(map(is_number, words[1:]))
+    return not is_table and all(is_number(word) or word in INFINITIES for word in words[1:])

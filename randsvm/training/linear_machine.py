@@ -404,7 +404,8 @@ def _first_learner(
         at_once = params.multiclass == "crammer-singer" and len(labels) > 2
         objective = LinearObjective(weights=weights, loss=loss, crammer_singer=at_once)
         mean_step = float(sizes @ weights**2 / (sizes @ weights))
-        if not (at_once or params.no_bias):
+        # The first rows of a stream that lack a class do not show how frequent the classes are.
+        if sizes.all() and not (at_once or params.no_bias):
             p = weights * sizes / (weights * sizes).sum()
             if not sizes.all():
                 # A part of the rows may lack a class: it counts as half a row.

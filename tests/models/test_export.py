@@ -350,6 +350,20 @@ def test_the_graph_of_an_estimator_predicts_as_the_estimator(name, dtype):
     np.testing.assert_allclose(found, machine.predict(rows), rtol=1e-9)
 
 
+@pytest.mark.parametrize("classes", [3, 5])
+@pytest.mark.parametrize("break_ties", [True, False])
+def test_the_graph_of_an_estimator_breaks_ties_as_the_estimator(break_ties, classes):
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    y, X = np.arange(400) % classes, np.random.default_rng(0).normal(size=(400, 2))
+    rows = np.random.default_rng(1).normal(size=(3000, 2))
+    machine = randsvm.SVC(gamma=4, break_ties=break_ties).fit(X, y)
+    session = runtime.InferenceSession(machine.to_onnx().SerializeToString())
+    assert session.run(None, {"X": rows})[0].tolist() == machine.predict(rows).tolist()
+    other = machine.set_params(break_ties=not break_ties).predict(rows)
+    assert session.run(None, {"X": rows})[0].tolist() != other.tolist()
+
+
 @pytest.mark.parametrize("name", ["SVC", "SVR", "LinearSVC", "OneClassSVM"])
 def test_skl2onnx_writes_a_pipeline_that_ends_with_an_estimator(name):
     runtime, skl2onnx = pytest.importorskip("onnxruntime"), pytest.importorskip("skl2onnx")

@@ -310,6 +310,34 @@ def test_header_lines_in_any_order_and_line_ends_of_windows_are_read(body, step,
     np.testing.assert_array_equal(decisions(read_body(content)), decisions(read_body(body)))
 
 
+def test_a_model_with_line_ends_of_windows_is_read(kind, written):
+    """The seal holds for it, and its own bytes."""
+    expected = load_model(written)
+    written.write_bytes(written.read_bytes().replace(b"\n", b"\r\n"))
+    for field in fields(expected):
+        assert same(*(getattr(one, field.name) for one in (load_model(written), expected)))
+    assert configuration_and_gap(written)
+    written.write_bytes(
+        written.read_bytes().replace(b"SV\r\n", b"SV \r\n").replace(b"w\r\n", b"w \r\n")
+    )
+    with pytest.raises(ModelError, match="altered"):
+        load_model(written)
+
+
+@pytest.mark.parametrize("body", [LIBSVM, LIBLINEAR])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n\r\n", b" \n\t\n", b"  "])
+def test_blank_lines_at_the_end_of_a_model_of_libsvm_are_ignored(tmp_path, body, end):
+    (tmp_path / "m").write_bytes(body + end)
+    expected = read_body(body)
+    assert all(
+        same(*(getattr(one, f.name) for one in (load_model(tmp_path / "m"), expected)))
+        for f in fields(expected)
+    )
+    # LIBSVM's own program reads it, too.
+    if body is LIBSVM:
+        assert svmutil.svm_load_model(str(tmp_path / "m"))
+
+
 def test_numbers_in_any_decimal_notation_are_read():
     content = edited(LIBLINEAR, b"0.5 0 -1.25 \n", b"\t+.5  00. -125E-2\r\n")
     np.testing.assert_array_equal(read_body(content).w, read_body(LIBLINEAR).w)
@@ -357,7 +385,7 @@ def test_every_line_of_the_header_is_needed_once(body):
 
 @pytest.mark.parametrize("body", FOREIGN)
 def test_damaged_ends_are_refused(body):
-    assert "expected the end of the model" in refused(body + b"\n", body)
+    assert "expected the end of the model" in refused(body + b"\n1 1:1\n", body)
     assert "expected the end of the model" in refused(body + b"x", body)
     assert "whole lines of them (truncated?)" in refused(body[:-1], body)
     assert "m:1: expected a model with a line" in refused(b"", body)

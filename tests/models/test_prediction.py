@@ -1,5 +1,6 @@
 """randsvm-predict: labels as they were spelled, decision values as LIBSVM computes them."""
 
+import csv
 import gzip
 
 import numpy as np
@@ -291,3 +292,44 @@ def test_rounding_that_adds_up_over_features_changes_no_label(gamma):
         )
         rows = model.rows(ones.indptr, ones.indices + np.int32(1), ones.data)
         assert (model.decision(rows, labels_only=True) > 0).all()
+
+
+FORMS = {
+    "two": ([], "12", ["", "--scores", "-b 1", "--coverage .9", "--coverage .999", "explain"]),
+    "names": ([], "ab", ["", "-b 1", "--coverage .9"]),
+    "three": ([], "123", ["", "--scores", "-b 1", "--coverage .9", "explain"]),
+    "rest": (["--multiclass", "ovr"], "123", ["", "--scores", "-b 1", "--coverage .9"]),
+    "targets": (["-s", "svr"], "12", ["", "-b 1", "--coverage .5", "--coverage .999", "explain"]),
+}
+TEXT_LABELS = [("yes, sure", "no"), ("a:b", "c"), ('é "x"', "it's"), ("labels", "label sets")]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_prediction_replaces_its_own_output(tmp_path, name):
+    options, labels, predictions = FORMS[name]
+    data, model, output = tmp_path / "d", tmp_path / "m", tmp_path / "out"
+    rows = [f"{labels[i % len(labels)]} 1:{i * i % 7} 2:{i % 5}" for i in range(9)]
+    data.write_text("\n".join([*rows, ""]))
+    run_train("-q", "-b", 1, "--conformal", *options, data, model)
+    for words in predictions:
+        output.unlink(missing_ok=True)
+        for _ in range(2):
+            run_predict(*words.split(), data, model, output)
+        assert (" -inf inf" in output.read_text()) == (
+            words == "--coverage .999" and name == "targets"
+        )
+
+
+@pytest.mark.parametrize("labels", TEXT_LABELS)
+@pytest.mark.parametrize("words", ["", "-b 1", "--scores", "--coverage .9", "--keep id", "explain"])
+def test_a_prediction_of_a_table_replaces_its_own_output(tmp_path, labels, words):
+    pytest.importorskip("pyarrow")
+    data, model, output = tmp_path / "d.csv", tmp_path / "m", tmp_path / "out"
+    with data.open("w") as stream:
+        table = csv.writer(stream)
+        table.writerow(["id", "x", "y"])
+        table.writerows([[i, i * i % 7, labels[i % 3 % 2]] for i in range(20)])
+    options = ["--format", "csv", "--label-column", "y", "--ignore-columns", "id"]
+    run_train("-q", "-b", 1, "--conformal", *options, data, model)
+    for _ in range(2):
+        run_predict(*words.split(), data, model, output)
