@@ -364,7 +364,9 @@ class OneClassSVM(OutlierMixin, KernelMachine):
 
     _task = "one-class"
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True) -> Arrays:
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any = None, reset: bool = True, classes: Any = None
+    ) -> Arrays:
         X = self._checked_rows(X)
         return Arrays(X, weights=checked_weights(sample_weight, X))
 
