@@ -352,7 +352,7 @@ class Header:
         them.
         """
         text, line = self._text, self.first_line
-        if self.is_foreign and text[-1:].isspace():
+        if self.is_foreign and text.endswith(b"\n"):
             # LIBSVM and LIBLINEAR ignore blank lines at the end.
             text = text[: len(text.rstrip())] + b"\n"
         found, tail = text.count(b"\n"), text[text.rfind(b"\n") + 1 :]
