@@ -352,9 +352,10 @@ class Header:
         them.
         """
         text, line = self._text, self.first_line
-        if self.is_foreign and text.endswith(b"\n"):
+        if self.is_foreign and text.count(b"\n") >= count:
             # LIBSVM and LIBLINEAR ignore blank lines at the end.
-            text = text[: len(text.rstrip())] + b"\n"
+            *own, rest = text.split(b"\n", count)
+            text = b"\n".join([*own, rest.lstrip() if rest.isspace() else rest])
         found, tail = text.count(b"\n"), text[text.rfind(b"\n") + 1 :]
         if found < count:
             whole = f"{found} whole lines of them (truncated?)"
