@@ -9,8 +9,8 @@ MODULES := $(wildcard randsvm/*.pyx randsvm/*/*.pyx)
 SOURCES := pyproject.toml $(MODULES) $(wildcard randsvm/*.h randsvm/*/*.pxi randsvm/*/*.h)
 COMPILED := $(subst /,.,$(basename $(MODULES)))
 
-.PHONY: help wheel pythons demo test lint fuzz mutants docs peers data-real fetched compiled bench bench-quick results \
-  options data clean
+.PHONY: help wheel pythons demo test lint fuzz mutants docs peers data-real fetched compiled bench bench-quick compare \
+  results options data clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -114,6 +114,11 @@ bench: compiled  ## compare with other programs: results/benchmarks/ (two hours,
 
 bench-quick: compiled  ## the same on a tenth of the rows, each command once (ten minutes)
 	$(BENCHMARKS) --quick $(BENCH)
+
+# Commits, for example: make compare OLD=HEAD~1 SETS=6 RUNS=1. NEW is HEAD unless given.
+compare: .venv/ready  ## compare two commits on sets drawn from a seed (an hour; OLD=COMMIT NEW= SEED= SETS= RUNS=)
+	$(BENCHMARKS).compare $(OLD) $(if $(NEW),--new $(NEW)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(SETS),--sets $(SETS)) $(if $(RUNS),--runs $(RUNS))
 
 results: .venv/plot  ## tables and pictures of the pages, from what make bench measured
 	$(BENCHMARKS).results_page

@@ -1,10 +1,12 @@
-"""Test the scripts: the data generators, the quality of a model, and the page of results."""
+"""Test the scripts: the data generators, the quality of a model, the comparison of two versions,
+and the page of results."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -28,6 +30,108 @@ def test_a_set_is_the_beginning_of_a_larger_set(name):
     few, many = (run("make_data.py", name, "-", "--rows", rows).stdout for rows in (9, 10_009))
     assert [text.count(b"\n") - (name == "incomes") for text in (few, many)] == [9, 10_009]
     assert many.startswith(few)
+
+
+# ---- two versions -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def drawn_sets(script, monkeypatch):
+    module = script("benchmarks.drawn_sets")
+    monkeypatch.setattr(module, "ROWS", (3000, 3000))
+    return module
+
+
+@pytest.mark.slow
+def test_drawn_sets_have_all_kinds_and_are_learned_with_their_options(drawn_sets):
+    """The reference is scikit-learn on rows that the search did not see."""
+    svm = pytest.importorskip("sklearn.svm")
+    drawn = [drawn_sets.draw(20260101, number) for number in range(8)]
+    assert {one.name.split(",")[0] for one in drawn} == set(drawn_sets.KINDS)
+    given = [dict(zip(one.options[::2], one.options[1::2], strict=True)) for one in drawn]
+    assert {options.get("-s") for options in given} == {None, "svr", "one-class"}
+    for one, options in zip(drawn, given, strict=True):
+        y, gamma = np.array(one.y, float), float(options["-g"])
+        assert one.X.shape[0] == len(y) == 3000
+        train, test = slice(2000), slice(2000, None)
+        if options.get("-s") == "one-class":
+            assert set(y) == {1}
+            continue
+        C = float(options["-c"])
+        machine = (
+            svm.SVR(C=C, gamma=gamma, epsilon=float(options["-p"]))
+            if "-s" in options
+            else svm.SVC(C=C, gamma=gamma)
+        )
+        score = machine.fit(one.X[train], y[train]).score(one.X[test], y[test])
+        constant = (
+            0 if "-s" in options else np.unique(y[test], return_counts=True)[1].max() / len(y[test])
+        )
+        assert score > constant, one.name
+
+
+def test_a_seed_stands_for_one_set(drawn_sets, tmp_path):
+    texts = []
+    for seed in (3, 3, 4):
+        drawn_sets.draw(seed, 0).write(tmp_path / "set")
+        texts.append((tmp_path / "set").read_bytes())
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_the_report_compares_times_without_the_start_and_names_the_phase(script, tmp_path):
+    compare = script("benchmarks.compare")
+
+    def record(name, seconds, scans, **more):
+        commands = []
+        for version, wall, scan in zip(("old", "new"), seconds, scans, strict=True):
+            log = tmp_path / f"{name}.{version}.log"
+            events = [
+                {"event": "started", "run": "a", "data": "text.train", "d": 7, "seconds": 0.5},
+                {"event": "iteration", "run": "a", "seconds": 1.5 + scan}
+                | {"solve_seconds": 0.75, "scan_seconds": scan},
+                {"event": "trained", "run": "a", "seconds": 1.75 + scan},
+            ]
+            log.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+            runs = [{"wall": one, "cpu": 2 * one, "peak": 100.0} for one in wall]
+            quality = {"P": 1.0, "same": version == "old"}
+            commands.append(
+                {"name": version, "words": ["--log", str(log)], "runs": runs, "ended": False}
+                | {"median": runs[0], "quality": quality, "short": []}
+            )
+        shared = {"commits": ["a" * 40, "b" * 40], "seed": 1, "date": "day", "machine": "one"}
+        return shared | {"rows": 1000, "commands": commands} | more
+
+    start = record("start", ([0.5], [1.0]), (0, 0))
+    first = record("first", ([2.5, 2.5, 2.5], [4.0, 4.5, 5.0]), (1.0, 3.0))
+    second = record("second", ([2.5, 2.5, 2.5], [2.0, 2.0, 2.0]), (1.0, 0.5))
+    lines = list(compare.report([start, first, second]))
+    one, other = (line for line in lines if line.startswith("text, 1,000 x 7"))
+    assert " ".join(one.split()[4:]) == (
+        "2.00 3.00 1.75 1.50 - 2.00 1.75 1.00 in gap 1/1 scans +2.00 s"
+    )
+    assert other.endswith("scans -0.50 s")
+    assert "seconds: median 1.12, worst 1.75, best 0.50" in lines
+    assert lines[-1].endswith(
+        "scans 2.00 -> 3.50, between 0.50 -> 0.50, closing 0.50 -> 0.50; scans +1.50 s differs most"
+    )
+
+
+@pytest.mark.slow
+def test_a_version_has_the_results_of_itself(script, drawn_sets, tmp_path):
+    compare, harness = (script(f"benchmarks.{name}") for name in ("compare", "harness"))
+    programs = [script("benchmarks.quality").TRAIN] * 2
+    works = {
+        "start": lambda: compare.start(programs, tmp_path),
+        "set-00": lambda: compare.training(programs, 1, 0, tmp_path),
+    }
+    effort = harness.Effort(2, long=0)
+    harness.run_works(works, effort, tmp_path, commits=["a" * 40] * 2, seed=1)
+    found = [json.loads((tmp_path / f"{name}.json").read_text()) for name in works]
+    assert [len(one["runs"]) for one in found[1]["commands"]] == [2, 2]
+    line = list(compare.report(found))[5]
+    assert " same " in line
+    rounds = line.split(" same ")[1].split()[0].split("/")
+    assert rounds[0] == rounds[1]
 
 
 # ---- real sets, and the page ------------------------------------------------------------------
