@@ -95,8 +95,10 @@ def train(
     or ``gap="none"``, it ends by the rule of the paper. sgd minimises ``lambda/2 |w|^2 + mean
     loss`` with ``C = 1/(lambda n)`` for n rows.
 
-    On an error the file `model` is unchanged, or the last `checkpoint` of an update, except that
-    after Interrupted or ClusterError the best model so far, if there is one, is written.
+    After any error the best model so far, if there is one, is written to the file `model`, or to
+    ``model.interrupted`` if that holds a better model or cannot be written. An update that an error
+    other than Interrupted ends leaves `model` as it was or as the last `checkpoint`, and writes
+    ``model.interrupted``.
 
     References
     ----------

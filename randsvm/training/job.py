@@ -113,11 +113,17 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
 
 
 def check_gap(job: Job, params: KernelParams | SgdParams) -> None:
-    """Raise ParameterError if --require-gap or -m is given and does not go with this training."""
+    """Raise ParameterError if an option about the gap or -m does not go with this training."""
     is_kernel, required = isinstance(params, KernelParams), job.limits.require_gap is not None
     require(
         is_kernel or job.resources.libsvm_cache is None,
         "-m is the size of LIBSVM's cache: sgd does not use LIBSVM",
+    )
+    require(
+        isinstance(params, KernelParams)
+        or job.limits.certificate is None
+        or params.gap is not None,
+        "--certificate of sgd needs --gap",
     )
     require(
         is_kernel or not required,

@@ -773,8 +773,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
             return "none"
         return "sampled" if self._certificate.sampled else "proven"
 
-    def write(self, outcome: Trained) -> None:
-        super().write(outcome)
+    def write_transcript(self, outcome: Trained) -> None:
         path, model = self.trainer.job.limits.certificate, outcome.model
         if path is None:
             return

@@ -341,13 +341,13 @@ class LinearTrainingRun(FileRun[SgdParams]):
             ),
         }
 
-    def write(self, outcome: Trained) -> None:
-        super().write(outcome)
+    def write_transcript(self, outcome: Trained) -> None:
         path, step = self.trainer.job.limits.certificate, self.last_step
         if path is None:
             return
-        require(step is not None, "--certificate of sgd needs --gap")
-        assert step is not None
+        if step is None:
+            emit(Notice(f"{path} is not written: the training ended before its Newton steps"))
+            return
         used = [np.flatnonzero(beta) for beta in step.coefficients]
         machines = [
             {"rows": rows, "beta": beta[rows]}
@@ -404,12 +404,9 @@ def _first_learner(
         at_once = params.multiclass == "crammer-singer" and len(labels) > 2
         objective = LinearObjective(weights=weights, loss=loss, crammer_singer=at_once)
         mean_step = float(sizes @ weights**2 / (sizes @ weights))
-        # The first rows of a stream that lack a class do not show how frequent the classes are.
+        # Rows that lack a class, in a fold or at the begin of a stream, do not show its frequency.
         if sizes.all() and not (at_once or params.no_bias):
             p = weights * sizes / (weights * sizes).sum()
-            if not sizes.all():
-                # A part of the rows may lack a class: it counts as half a row.
-                p = np.clip(p, 0.5 / (n + 1), 1 - 0.5 / (n + 1))
             b = np.log(p / (1 - p)) if loss == "log" else 2 * p - 1
             b = b[:1] if len(b) == 2 else b
     eta0 = spread / (R2 * mean_step)

@@ -33,6 +33,7 @@ from randsvm.errors import (
     ClusterError,
     DataError,
     GapError,
+    InfeasibleError,
     Interrupted,
     OutputError,
     RandsvmError,
@@ -523,7 +524,8 @@ class TrainingRun(ABC):
                 yield
         except Exception as error:
             is_interruption = isinstance(error, Interrupted | ClusterError)
-            if self.has_model and not self.ended:
+            # With a pair of classes that admits no model there is none of all classes.
+            if self.has_model and not self.ended and not isinstance(error, InfeasibleError):
                 fate = self._fate_after(error)
                 # A signal asks for the model so far: its place is worth a word if it is another.
                 if fate is not None and (self.problem is not None or not is_interruption):
@@ -570,6 +572,8 @@ class TrainingRun(ABC):
             self.ended = True
             outcome = outcome._replace(seconds=self.clock.seconds)
             emit(outcome)
+            if outcome.saved:
+                self.write_transcript(outcome)
         return outcome
 
     def result(self, outcome: Trained) -> tuple[Model, Trained]:
@@ -590,6 +594,9 @@ class TrainingRun(ABC):
 
     def interrupt(self, stopped: Stopped) -> None:  # noqa: B027 - most runs have nothing to add
         """Complete the model after an error."""
+
+    def write_transcript(self, outcome: Trained) -> None:  # noqa: B027 - an update writes none
+        """Write the file of --certificate, if it is asked for. The model is written."""
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ import pytest
 from rows import open_rows
 
 import randsvm
+from randsvm import files
 from randsvm.algorithms import _sgd, sgd
 from randsvm.algorithms.decomposition import Decomposition, osuna
 from randsvm.algorithms.sgd import Learner, SgdSchedule
@@ -22,6 +23,7 @@ from randsvm.arrays import to_csr
 from randsvm.data import sampling
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
+from randsvm.errors import WriteError
 from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import RandsvmParams, RoundsParams
 from randsvm.parameters.run import DataParams, Resources, Search
@@ -192,6 +194,19 @@ def offset_for_share(D: Dataset, w: list[float], share: float) -> float:
     """Return b of the novelty detection with weights w for which a share of D has f <= 0."""
     found = with_share_outside(D, Linear(np.array(w)[:, None], np.zeros(1)), share)
     return float(found.b[0])
+
+
+def refuse_some_writes(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let the first `count` models that a training writes fail as on a full disk."""
+    create, left = files.create_output, [count]
+
+    def created(path: str, *words: Any, **options: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise WriteError(f"writing {path}: No space left on device")
+        return create(path, *words, **options)
+
+    monkeypatch.setattr(files, "create_output", created)
 
 
 # ---- subtasks -----------------------------------------------------------------------------------

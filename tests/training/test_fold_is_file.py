@@ -6,9 +6,10 @@ Values that the whole file fixes before (gamma, scaling, labels) are given to bo
 import numpy as np
 import oracle
 import pytest
-from trainings import decision_of_part
+from trainings import decision_of_part, refuse_some_writes
 
 import randsvm
+from randsvm.events import Notice
 
 SVC = {"gamma": 0.7, "gap": 1e-5}
 SGD = {"algorithm": "sgd", "epochs": 20}
@@ -67,6 +68,61 @@ def inputs(tmp_path_factory):
     some = [line for line, chosen in zip(lines, part, strict=True) if chosen]
     (folder / "weighted.part").write_text("\n".join(some) + "\n")
     return folder, part, X
+
+
+def test_a_fold_in_which_nu_is_infeasible_has_no_score(tmp_path, command):
+    """Of 31 and 69 rows a fold trains on 24 and 56, where nu is at most 0.6."""
+    rng = np.random.default_rng(3)
+    y = rng.permutation(np.repeat([-1, 1], [31, 69]))
+    oracle.write_svmlight(tmp_path / "d", y, rng.normal(size=(100, 2)) + 4 * y[:, None])
+    words = "randsvm", "-s", "nu-svc", "-g", 0.5
+    ended = command("train", *words, "-n", 0.61, "-v", 5, "d", "m")
+    assert ended.returncode == 0
+    assert "no accuracy of fold" in ended.stderr
+    assert "-n 0.61 is infeasible" in ended.stderr
+    ended = command("train", *words, "-n", 0.61, "-b", 1, "d", "m")
+    assert ended.returncode == 0
+    assert "-b 1: not fitted" in ended.stderr
+    assert "probA" not in (tmp_path / "m").read_text()
+    # The whole training is infeasible.
+    ended = command("train", *words, "-n", 0.63, "d", "none")
+    assert ended.returncode == 65
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("folds, code", [(4, 0), (3, 65)])
+def test_a_metric_without_a_score_of_half_of_the_folds_chooses_nothing(
+    tmp_path, command, folds, code
+):
+    """Rows in the order of time: both classes in the first half, then one."""
+    rng = np.random.default_rng(0)
+    y = np.where((np.arange(60) % 2 == 0) & (np.arange(60) < (40 if folds == 4 else 20)), -1, 1)
+    oracle.write_svmlight(tmp_path / "d", y, rng.normal(size=(60, 2)) + y[:, None])
+    words = "randsvm", "-c", "1,8", "-v", folds, "--groups", "time", "--select-by", "auc"
+    ended = command("train", *words, "--log", "log", "d", "m")
+    assert ended.returncode == code, ended.stderr
+    assert "no AUC of fold" in ended.stderr
+    assert (tmp_path / "m").exists() == (code == 0)
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_an_update(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    y = rng.choice([-1, 1], 30_000)
+    oracle.write_svmlight(tmp_path / "d", y, rng.normal(size=(30_000, 2)) + y[:, None])
+    randsvm.train(tmp_path / "d", tmp_path / "m", algorithm="sgd", epochs=1)
+    expected = randsvm.train(tmp_path / "d", algorithm="sgd", update=str(tmp_path / "m"))
+    heard = []
+
+    def watch(event):
+        if isinstance(event, Notice):
+            heard.append(event.text)
+
+    refuse_some_writes(monkeypatch, 1)
+    options = {"algorithm": "sgd", "update": str(tmp_path / "m"), "checkpoint": 5_000}
+    found = randsvm.train(tmp_path / "d", tmp_path / "new", watch=watch, **options)
+    assert any("the update goes on" in text for text in heard)
+    assert (found.model.w == expected.model.w).all()
+    assert (randsvm.load(tmp_path / "new").model.w == expected.model.w).all()
 
 
 @pytest.mark.parametrize("name", FITS)
