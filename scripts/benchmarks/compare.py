@@ -240,8 +240,6 @@ def report(found: Sequence[Record]) -> Iterator[str]:
             for one, start in zip((theirs, ours), starts, strict=True)
         ]
         times = {of: ratios(record, starts, of) for of in medians}
-        for of, values in times.items():
-            medians[of].append(median(values))
         logs = [Path(one["words"][one["words"].index("--log") + 1]) for one in (theirs, ours)]
         told = events(logs[1])[0][0]
         name = f"{Path(told['data']).stem}, {record['rows']:,} x {told['d']:,}"
@@ -251,8 +249,11 @@ def report(found: Sequence[Record]) -> Iterator[str]:
             f"{ours['median']['peak'] / theirs['median']['peak']:7.2f}",
         ]
         if theirs["ended"]:
+            # The ratio is a bound, not a measurement: it is not in the summary.
             yield "".join([*line, "  the older version was ended"])
             continue
+        for of, values in times.items():
+            medians[of].append(median(values))
         both = [phases(log) for log in logs]
         for total, each in zip(spent, both, strict=True):
             total.update(each)
@@ -262,10 +263,9 @@ def report(found: Sequence[Record]) -> Iterator[str]:
         yield "".join([*line, f"{same:>10}{rounds:>10}  {largest(*both)}"])
     yield ""
     for of, words in (("wall", "seconds"), ("cpu", "processor seconds")):
-        values = medians[of]
-        yield (
-            f"{words}: median {median(values):.2f}, worst {max(values):.2f}, best {min(values):.2f}"
-        )
+        if values := medians[of]:
+            worst, best = max(values), min(values)
+            yield f"{words}: median {median(values):.2f}, worst {worst:.2f}, best {best:.2f}"
     shares = (f"{phase} {spent[0][phase]:.2f} -> {spent[1][phase]:.2f}" for phase in PHASES)
     yield f"seconds of all sets: {', '.join(shares)}; {largest(*spent)} differs most"
 
