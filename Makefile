@@ -69,8 +69,8 @@ demo: .run/ready  ## train, predict and check a set of 100,000 rows, in an envir
 	.run/bin/randsvm-train -c 1 -g 5 $(WORK)/demo.train $(WORK)/demo.model
 	@echo; echo "--- predict 10,000 other rows"
 	.run/bin/randsvm-predict $(WORK)/demo.test $(WORK)/demo.model $(WORK)/demo.out
-	@echo; echo "--- compute the certificate again"
-	.run/bin/randsvm-predict certify -c 1 $(WORK)/demo.train $(WORK)/demo.model
+	@echo; echo "--- check the certificate with a program that shares no code with the training"
+	.run/bin/randsvm-check $(WORK)/demo.train $(WORK)/demo.model
 	@echo; echo "The gap is how far the objective of the model can be from the optimum: at most 0.1%."
 	@echo "With a file of your own, which may be CSV (pip install '.[tables]'):"
 	@echo "    . .run/bin/activate"
