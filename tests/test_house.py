@@ -24,7 +24,7 @@ LAYERS = [
     {"data", "kernels"},
     {"parameters"},
     {"parallel"},
-    {"events", "errors", "files", "arrays", "decimals"},
+    {"events", "errors", "files", "arrays", "decimals", "records"},
     {""},  # the package itself: its version
 ]
 LAYER_OF = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}

@@ -17,7 +17,7 @@ c, is that of all support vectors in either case.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf, log2
 from typing import NamedTuple, TypeAlias
@@ -30,6 +30,7 @@ from randsvm.data.sampling import CANDIDATES_DRAW, REDUCTION_DRAW, Draw, Draws, 
 from randsvm.events import Progress, emit
 from randsvm.kernels.expansion import Expansion, exact_gram, exact_layout
 from randsvm.kernels.layouts import Layout
+from randsvm.records import record
 from randsvm.svm.running_values import RunningValues, ShardValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
@@ -58,7 +59,7 @@ EXACT_BITS = 50
 SMALL_STEP = 1e-6
 
 
-@dataclass(frozen=True)
+@record
 class ReducedSet:
     """A basis. rows : (m,) positions of its rows, in order of choice; L : (m, m) lower triangular;
     c : (m,)."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from randsvm.arrays import CsrMatrix, slices
 from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, RowRange
 from randsvm.data.sampling import Draw, Permuter
 from randsvm.data.shard_executor import Shard
+from randsvm.records import record
 
 # A batch fits the processor's cache. Its pieces, ranges of rows, come from all over D, so that
 # the classes of a sorted file are mixed.
@@ -25,7 +25,7 @@ BATCH_ROWS = 1 << 16
 BATCH_NONZEROS = 1 << 20
 
 
-@dataclass(frozen=True)
+@record
 class Batch:
     """Rows in CSR, and the order of learning.
 

@@ -19,7 +19,6 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, NamedTuple
 from zlib import crc32
 
@@ -28,6 +27,7 @@ import numpy as np
 import randsvm.data._svmlight as _svmlight
 from randsvm.arrays import CsrMatrix, Matrix, csr_of_all, join_weights
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
+from randsvm.records import record
 
 # Bytes of a stream that are copied at once.
 COPIED_BYTES = 1 << 20
@@ -51,7 +51,7 @@ def numbers_of(values: np.ndarray) -> np.ndarray:
 # ---- chunks ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class RawChunk:
     """Consecutive parsed rows.
 
@@ -153,7 +153,7 @@ def cut_chunks(
 # --- where chunks live ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class ArrayRows:
     """Rows of a matrix of the caller, in place of a chunk: they become one when they are read.
 

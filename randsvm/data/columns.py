@@ -6,11 +6,11 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from randsvm.decimals import NUMBER
+from randsvm.records import record
 
 Format = Literal["csv", "tsv", "parquet"]
 # The byte between the fields of a text format.
@@ -40,7 +40,7 @@ def is_frame(rows: object) -> bool:
     return hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "iloc")
 
 
-@dataclass(frozen=True)
+@record
 class TableOptions:
     """How the tables of a training are read.
 
@@ -63,7 +63,7 @@ class TableOptions:
     missing: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Column:
     """A column of features: one feature for a number, or one for each category of a text.
 
@@ -84,7 +84,7 @@ class Column:
         return self.name if self.categories is None else f"{self.name} ({self.width})"
 
 
-@dataclass(frozen=True)
+@record
 class Columns:
     """The columns that a model was trained with.
 

@@ -7,7 +7,6 @@ This module does not know text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,14 @@ from randsvm.data.row_weights import in_range
 from randsvm.data.scaling import SPARSE
 from randsvm.data.svmlight import ParsedRows
 from randsvm.errors import ContentError, DataError
+from randsvm.records import record
 
 # Rows that are converted at a time, and values that are checked.
 ROWS_AT_ONCE = 8192
 VALUES_AT_ONCE = 1 << 18
 
 
-@dataclass(frozen=True)
+@record
 class Arrays:
     """Rows in memory and their labels, in place of the name of a file.
 

@@ -5,18 +5,17 @@ This module does not know models or training.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, rows_over
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
+from randsvm.records import record
 
 NOT_FOUND = -1
 
 
-@dataclass(frozen=True)
+@record
 class Matches:
     """Groups of equal rows, numbered from 0.
 

@@ -6,14 +6,14 @@ This module does not know files, kernels or solvers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, join_weights
+from randsvm.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Points:
     """Rows of a data set, in ascending order of `rows`.
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from randsvm.data.svmlight import Labels, ParsedRows, Spelling, read_blocks, row
 from randsvm.errors import DataError
 from randsvm.events import Progress, Watch, emit
 from randsvm.files import display_name, joint_name, size_of
+from randsvm.records import record
 
 # A chunk is the unit of parallel work. It ends when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192
@@ -55,7 +56,7 @@ class Digest:
         return hashlib.sha256(content + b"".join(one.digest() for one in self.parts)).hexdigest()
 
 
-@dataclass(frozen=True)
+@record
 class Summary:
     """The result of the first pass over the data, without the chunks.
 
@@ -88,7 +89,7 @@ class Summary:
     groups: np.ndarray | None = None
 
 
-@dataclass(frozen=True)
+@record
 class ParseOptions:
     """The options that change what is parsed, and how D is cut into chunks.
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from randsvm.arrays import philox_words
+from randsvm.records import record
 
 # The numbers of the draws of a run. Number 0: the samples of sgd. From 1 on: the rounds.
 # The candidates for the basis of --reduce.
@@ -71,7 +72,7 @@ class Permuter:
         return np.argsort(keys, kind="stable")
 
 
-@dataclass(frozen=True)
+@record
 class SmallestKeys:
     """The `keep` candidates with the smallest keys; of equal keys, the smaller row number wins.
 

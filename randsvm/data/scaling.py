@@ -5,19 +5,19 @@ This module does not know files, data sets or training.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, csr_of_all, squared_norms
+from randsvm.records import record
 
 # Rows that write fewer than this share of their features are sparse, and so is a feature that is
 # not 0 in fewer than this share of the rows: scaling leaves its zeros zero.
 SPARSE = 0.5
 
 
-@dataclass(frozen=True)
+@record
 class Statistics:
     """Statistics of each feature over n rows: minimum, maximum, mean, sum of squared deviations.
 
@@ -69,7 +69,7 @@ class Statistics:
         return float(np.mean(self.squares / self.n) + np.var(self.mean))
 
 
-@dataclass(frozen=True)
+@record
 class Scaling:
     """x_j becomes (x_j - shift_j) factor_j, or for unit x becomes x / |x|.
 

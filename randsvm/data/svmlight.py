@@ -10,7 +10,7 @@ import re
 import stat
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from io import BufferedReader
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -26,6 +26,7 @@ from randsvm.decimals import NUMBER
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
 from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, silent
 from randsvm.parallel import ThreadPool
+from randsvm.records import record
 
 Labels = Literal["class", "number"]
 
@@ -55,7 +56,7 @@ class Spelling(NamedTuple):
     column: int
 
 
-@dataclass(frozen=True)
+@record
 class ParsedRows:
     """Consecutive rows of a file.
 

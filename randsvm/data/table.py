@@ -59,6 +59,7 @@ from randsvm.decimals import NUMBER
 from randsvm.errors import ContentError, DataError, ParameterError, quoted, shortened
 from randsvm.events import Progress, Watch, silent
 from randsvm.parallel import ThreadPool
+from randsvm.records import record
 
 try:
     import pyarrow
@@ -261,7 +262,7 @@ def _floats(texts: Sequence[str]) -> list[float]:
 # ---- files and frames as batches --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class _Table:
     """An open table.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from randsvm.parameters.svm import Problem
+from randsvm.records import record
 
 
 def _power(block: np.ndarray, degree: int) -> None:
@@ -22,7 +22,7 @@ def _power(block: np.ndarray, degree: int) -> None:
             block *= base
 
 
-@dataclass(frozen=True)
+@record
 class Kernel:
     """The kernel K(x, z), with LIBSVM's parameters.
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from functools import cached_property
 
@@ -29,6 +28,7 @@ from randsvm.arrays import CsrMatrix, Matrix, philox_words, slices
 from randsvm.decimals import compact
 from randsvm.errors import ContentError, ParameterError
 from randsvm.parameters.option import require
+from randsvm.records import record
 
 # ---- random numbers --------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ TOO_LARGE = "coefficients too large for random features: lower degree or coef0"
 # --- random features -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class RandomMap:
     """The parameters of a random feature map; they determine its random numbers.
 

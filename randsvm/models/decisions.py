@@ -15,10 +15,11 @@ Tibshirani, Wasserman, "Distribution-Free Predictive Inference for Regression", 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, sqrt
 
 import numpy as np
+
+from randsvm.records import record
 
 # The smallest probability of a class, as in LIBSVM; the largest is 1 minus it.
 MIN_PROBABILITY = 1e-7
@@ -181,7 +182,7 @@ def novelty_probabilities(f: np.ndarray, marks: np.ndarray) -> np.ndarray:
 # --- label sets and intervals --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class NonconformityScores:
     """Scores of held-out rows.
 

@@ -6,7 +6,6 @@ import math
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from randsvm.models.model_text import check_replaces_model, save
 from randsvm.models.model_text import load as load_model
 from randsvm.parallel import ThreadPool, one_blas_thread
 from randsvm.parameters.run import Resources
+from randsvm.records import record
 
 __all__ = ["FittedModel", "load"]
 
@@ -35,7 +35,7 @@ TEXTS = ("stopped", "digest")
 MAX_SHOWN_LABELS = 20
 
 
-@dataclass(frozen=True, repr=False)
+@record
 class FittedModel:
     """A model, with the outcome of its training.
 

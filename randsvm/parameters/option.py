@@ -11,10 +11,11 @@ import operator
 import os
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from randsvm.errors import ParameterError
+from randsvm.records import record
 
 # ---- kinds of values ---------------------------------------------------------------------------
 
@@ -376,7 +377,7 @@ def shared_option(default: Any, spec: Option) -> Any:
     return field(default=default, metadata={"option": spec})
 
 
-@dataclass(frozen=True)
+@record
 class Options:
     """The base of groups of options, which reads and checks values when a group is made."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from randsvm.parameters.option import (
@@ -19,9 +19,10 @@ from randsvm.parameters.option import (
     require,
 )
 from randsvm.parameters.svm import NU_TASKS, KernelParams
+from randsvm.records import record
 
 
-@dataclass(frozen=True)
+@record
 class RandsvmParams(Options):
     """Algorithm 1 of KBH07: the bound k on the number of support vectors and the sample size r.
 
@@ -115,7 +116,7 @@ class RandsvmParams(Options):
         )
 
 
-@dataclass(frozen=True)
+@record
 class OsunaParams(Options):
     """OFG97's decomposition: the size of the working set B and how it changes."""
 
@@ -161,7 +162,7 @@ class OsunaParams(Options):
         return int(min(cls.MIN_ROWS * max(n / cls.FEW_TRAINING_ROWS, 1.0) ** 0.5, cls.MAX_ROWS))
 
 
-@dataclass(frozen=True)
+@record
 class RoundsParams(Options):
     """Where a run of randsvm or osuna begins, and the conditions that end it.
 

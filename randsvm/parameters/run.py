@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -39,6 +39,7 @@ from randsvm.parameters.option import (
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, RoundsParams
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import WEIGHTS, KernelParams
+from randsvm.records import record
 
 # The metrics of --select-by for each kind of task; the first is the default.
 METRICS_OF_TASK = {
@@ -49,7 +50,7 @@ METRICS_OF_TASK = {
 FORMATS = ("svmlight", "csv", "tsv", "parquet")
 
 
-@dataclass(frozen=True)
+@record
 class Limits(Options):
     """The time limit of a run, and conditions for writing its model."""
 
@@ -88,7 +89,7 @@ class Limits(Options):
     )
 
 
-@dataclass(frozen=True)
+@record
 class DataParams(Options):
     """The seed, and how rows are read and scaled."""
 
@@ -199,7 +200,7 @@ class DataParams(Options):
         return self.format not in (None, "svmlight")
 
 
-@dataclass(frozen=True)
+@record
 class Search(Options):
     """Cross-validation before training, for one candidate or for a grid of parameter values.
 
@@ -332,7 +333,7 @@ def combinations(params: Parameters, several: Mapping[str, tuple[float, ...]]) -
     ]
 
 
-@dataclass(frozen=True)
+@record
 class Resources(Options):
     """Threads, memory and files that a run may use.
 
@@ -431,7 +432,7 @@ class Resources(Options):
 EXPORT_FORMATS = ("c", "onnx")
 
 
-@dataclass(frozen=True)
+@record
 class PredictParams(Options):
     """Options of predictions."""
 
@@ -533,7 +534,7 @@ class PredictParams(Options):
         require(not (sets and self.keep), "give one of --coverage and --keep, not both")
 
 
-@dataclass(frozen=True)
+@record
 class CertifyParams(Options):
     """The problem of a model, which its file does not hold, and the required gap."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from randsvm.parameters.option import (
     BALANCED,
@@ -20,6 +20,7 @@ from randsvm.parameters.option import (
     require,
 )
 from randsvm.parameters.svm import KERNEL_NAMES, MachineParams, inherited
+from randsvm.records import record
 
 # Fields that --update takes from the model.
 FIXED_BY_MODEL = frozenset(
@@ -49,7 +50,7 @@ CRAMMER_SINGER = "MCSVM_CS"
 REGRESSION_LOSSES = ("epsilon-insensitive", "squared-epsilon-insensitive")
 
 
-@dataclass(frozen=True)
+@record
 class SgdParams(MachineParams):
     """Linear SVM by stochastic gradient descent: minimise lambda/2 |w|^2 + mean loss.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from randsvm.decimals import label_value
@@ -29,6 +29,7 @@ from randsvm.parameters.option import (
     require,
     shared_option,
 )
+from randsvm.records import record
 
 # Kernel -> its parameters. Both are in LIBSVM's order; the position of a kernel is its number.
 KERNELS: dict[str, tuple[str, ...]] = {
@@ -170,7 +171,7 @@ def side_weights(
     return of_classes[first] if named else even[0], even[1]
 
 
-@dataclass(frozen=True)
+@record
 class Problem:
     """An optimisation problem of one decision function over the rows of D.
 
@@ -217,7 +218,7 @@ class Problem:
         return not self.may_be_indefinite and is_semidefinite(self.kernel, self.coef0)
 
 
-@dataclass(frozen=True)
+@record
 class MachineParams(Options):
     """The parameters that kernel machines and linear machines share."""
 
@@ -359,7 +360,7 @@ def inherited(name: str, **changes: Any) -> Any:
     return shared_option(default, inherited_field.metadata["option"]._replace(**changes))
 
 
-@dataclass(frozen=True)
+@record
 class KernelParams(MachineParams):
     """The parameters of a kernel machine, with LIBSVM's letters, meanings and defaults."""
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ from randsvm.kernels.rounding import (
     largest_offset,
     offset_error,
 )
+from randsvm.records import record
 from randsvm.svm.running_values import ShardValues
 from randsvm.svm.solution import Certificate, KernelSolution
 from randsvm.svm.tasks import Task, change_of_dual
@@ -68,7 +69,7 @@ class ResidualSums(NamedTuple):
         return ResidualSums(*np.sum(shards, axis=0).tolist())
 
 
-@dataclass(frozen=True)
+@record
 class ResidualQuery:
     """Ask for sums of residuals, one entry for each shard.
 
@@ -137,7 +138,7 @@ LOG_FAILURE = math.log(2 / FAILURE)
 DUAL_SHARE = 0.05
 
 
-@dataclass(frozen=True)
+@record
 class Sharpened:
     """Ask for the sums of ResidualQuery with u in float64 of all rows whose rounding changes them,
     or of a sample of these.
@@ -205,7 +206,7 @@ class Sharpened:
             return -self.q * np.log1p(-np.minimum(d / w, 1.0))
 
 
-@dataclass(frozen=True)
+@record
 class Transcribed:
     """Ask for u of all rows and bounds of its error, and which are sums in float64: those of rows
     with coefficients and of rows whose rounding shows. The answers are [(3, m)] of each shard.

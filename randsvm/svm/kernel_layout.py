@@ -5,7 +5,7 @@ This module does not know coefficients, solvers or files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -26,6 +26,7 @@ from randsvm.kernels.layouts import (
     largest_sizes,
 )
 from randsvm.parameters.svm import Problem
+from randsvm.records import record
 
 # The kernel values of up to this many rows are one matrix, under any --memory: 16 bytes a pair of
 # rows (268 MB) as LIBSVM reads them. LIBSVM solves these rows from precomputed values, and a
@@ -94,7 +95,7 @@ def gram_of(D: Dataset, layout: Layout, points: Points, *, centred: bool) -> np.
 # K(x, z) = <x, z>. So a sum over support vectors needs their numbers only.
 
 
-@dataclass(frozen=True)
+@record
 class SelectedColumns:
     """A FeatureMap that selects columns of rows."""
 

@@ -13,12 +13,13 @@ from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import CRAMMER_SINGER, LOSS_NAMES, OUTSIDE
+from randsvm.records import record
 
 # Relative difference of two sums of the same products in different orders.
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
+@record
 class MarginLoss:
     """A loss of linear models.
 

@@ -14,11 +14,11 @@ the slopes at its ends crosses 0. Reports of shards add up with +.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from randsvm.arrays import sum_in_order
+from randsvm.records import record
 
 # The window beside a window is this many times as wide.
 WINDOW_GROWTH = 16.0
@@ -33,7 +33,7 @@ MAX_BREAKPOINTS = 32768
 SLOPE_ROUNDING = 1e-11
 
 
-@dataclass(frozen=True)
+@record
 class Window:
     """The interval (left, right] of offsets. low, high: between them is the offset of least P."""
 
@@ -70,7 +70,7 @@ class Window:
         return Window(self.right, min(self.high, right), self.right, self.high)
 
 
-@dataclass(frozen=True)
+@record
 class Breakpoints:
     """The breakpoints of some shards within a window, and the slopes at its ends.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
@@ -25,6 +25,7 @@ from randsvm.kernels.expansion import Expansion, check_finite, values_of
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Layout, RowBlock, row_block_bytes
 from randsvm.parameters.svm import Problem
+from randsvm.records import record
 from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
@@ -205,7 +206,7 @@ class Added(NamedTuple):
 NOTHING_ADDED = Added()
 
 
-@dataclass(frozen=True)
+@record
 class SavedSolution:
     """A solution that scans of the same rows continue from.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,7 @@ from randsvm.kernels.rounding import (
     addition_error,
     sum_error,
 )
+from randsvm.records import record
 from randsvm.svm.certificate import (
     DUAL_SHARE,
     LOG_FAILURE,
@@ -78,7 +79,7 @@ NOT_SOLVED = "LIBSVM reached its limit of iterations, a subproblem is not solved
 MEASURABLE_CHANGES = 256
 
 
-@dataclass(frozen=True)
+@record
 class ScanResult:
     """V: candidates for the next working set, the number of all violators, and the certificate.
 

@@ -6,7 +6,7 @@ Knows nothing of solvers, scans or files.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from randsvm.data.points import Points
 from randsvm.errors import RandsvmError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
+from randsvm.records import record
 from randsvm.svm.tasks import BOUND_ROUNDING
 
 
-@dataclass(frozen=True)
+@record
 class KernelSolution:
     """f(x) = sum_i beta_i K(x_i, x) + b.
 
@@ -95,7 +96,7 @@ class KernelSolution:
         return int(np.count_nonzero(~self.unbounded))
 
 
-@dataclass(frozen=True)
+@record
 class ReducedMachine(KernelSolution):
     """A machine of few support vectors in place of a solution. It has P and no D, since its
     coefficients may have a wrong sum or wrong signs; and no round continues from it.
@@ -127,7 +128,7 @@ def one_class_floor(total: float, rows: int, mean: float) -> float:
     return ONE_CLASS_ZERO_SHARE * total**2 / rows * mean / 2
 
 
-@dataclass(frozen=True)
+@record
 class Certificate:
     """The objectives over all rows, D(alpha) <= optimum <= P(w, b); `Scan` computes them.
 
@@ -184,7 +185,7 @@ class Certificate:
         return replace(self, dual=dual, dual_error=error, distance=None, other_dual=True)
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """New coefficients of the rows of a working set, from one subproblem.
 

@@ -75,13 +75,13 @@ This module knows nothing of data, kernels or scans. It calls LIBSVM through lib
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 import randsvm.svm._solver as _solver
 from randsvm.arrays import FLOAT64_UNIT
+from randsvm.records import record
 from randsvm.svm.libsvm import (
     MAX_SUM,
     SLACK_DOWN,
@@ -286,7 +286,7 @@ class Moves(NamedTuple):
     tolerance: float
 
 
-@dataclass(frozen=True)
+@record
 class Subproblem:
     """The subproblem, in variables without a kink.
 

@@ -32,20 +32,21 @@ scans or solvers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from randsvm.arrays import FLOAT64_UNIT
 from randsvm.kernels.rounding import SPARE, WRITTEN
 from randsvm.parameters.svm import Problem
+from randsvm.records import record
 
 # Rounding of coefficients: |beta| may exceed its bound, or a sum of bounds differ, by the part
 # BOUND_ROUNDING, and a sum of coefficients differ from the prescribed one by SUM_ROUNDING.
 BOUND_ROUNDING, SUM_ROUNDING = 1e-9, 1e-12
 
 
-@dataclass(frozen=True)
+@record
 class Task:
     """One row of the table. y, u, f, beta : (m,) float64 of some rows; weights : (m,) float64,
     None: all are 1.

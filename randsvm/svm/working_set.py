@@ -7,7 +7,7 @@ scans or files.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,9 +15,10 @@ import numpy as np
 from randsvm.arrays import sorted_union
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
+from randsvm.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Side:
     """The rows of a group whose coefficients may rise, or those whose coefficients may fall.
 
@@ -39,7 +40,7 @@ class Side:
         return _once(np.concatenate([self.steepest.rows, self.chosen.rows]))
 
 
-@dataclass(frozen=True)
+@record
 class Candidates:
     """Rows of a group, see Task.groups. If a coefficient rises, others of the group have to fall.
 
@@ -154,7 +155,7 @@ NO_ROWS: np.ndarray = np.empty(0, np.int64)
 KEEP_FROM_ROWS = 8
 
 
-@dataclass(frozen=True)
+@record
 class WorkingSet:
     """Rows whose coefficients a subproblem changes.
 

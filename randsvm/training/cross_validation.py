@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf, isnan, nan, sqrt
 from typing import Any, NamedTuple, TypeVar
@@ -34,6 +34,7 @@ from randsvm.parameters.option import require
 from randsvm.parameters.run import METRICS_OF_TASK, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams
+from randsvm.records import record
 from randsvm.training.job import AnyParams, Decision, Fit, Job, Keep, TimeLimitError
 from randsvm.training.probabilities import Calibration, fit_sigmoid
 
@@ -48,7 +49,7 @@ REPLICATED_NONZEROS = 1 << 21
 SINGLE_THREADED_ROWS = 50_000
 
 
-@dataclass(frozen=True)
+@record
 class CrossValidation:
     """Folds of D, whose y are class indices or targets.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from math import inf
 from typing import Any, NamedTuple, TypeVar
@@ -29,6 +29,7 @@ from randsvm.parameters.rounds import RoundsParams
 from randsvm.parameters.run import DataParams, Limits, Resources, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams
+from randsvm.records import record
 
 # The parameters of a kernel machine or of a linear one.
 AnyParams = TypeVar("AnyParams", bound=KernelParams | SgdParams)
@@ -53,7 +54,7 @@ Fit = Callable[[Dataset, AnyParams], Decision]
 FoldFit = Callable[[AnyParams, Any, np.ndarray, np.ndarray, Keep], tuple[np.ndarray, Any]]
 
 
-@dataclass(frozen=True)
+@record
 class Job:
     """The options that all algorithms share.
 

@@ -32,6 +32,7 @@ from randsvm.events import Iteration, Notice, emit, listening
 from randsvm.parameters.option import command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, RoundsParams
 from randsvm.parameters.svm import Problem
+from randsvm.records import record
 from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS
 from randsvm.svm.libsvm import remedy
 from randsvm.svm.scan import Scan, ScanResult, least_norm
@@ -237,7 +238,7 @@ FORMULA_FOR_K = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Algorithm:
     """An algorithm with its options, for n rows of a problem.
 
@@ -353,7 +354,7 @@ class Algorithm:
         return memory_of(rows, nonzeros, subtasks.problem, frozen, memory)
 
 
-@dataclass(frozen=True)
+@record
 class SubtaskSolution:
     """The solution of one subtask.
 

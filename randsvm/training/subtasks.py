@@ -38,6 +38,7 @@ from randsvm.models.model_text import load
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import KERNELS, KernelParams, Problem, prediction_type_of, side_weights
+from randsvm.records import record
 from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS, kernel_centres
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine, Step
@@ -54,7 +55,7 @@ EMPTY = np.empty(0)
 SIDE_BY_SIDE_ROWS = 700
 
 
-@dataclass(frozen=True)
+@record
 class Subtask:
     """One binary classification, regression or novelty detection.
 
@@ -432,7 +433,7 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
 MIN_FOUND_PART = 0.5
 
 
-@dataclass(frozen=True)
+@record
 class OldModel:
     """A kernel model to start from.
 
