@@ -54,17 +54,18 @@ def grown(error: Any) -> Any:
 
 
 class SumError(NamedTuple):
-    """The error of u is at most relative S + uniform B; see the module.
+    """The error of u is at most relative S + uniform B + other; see the module.
 
-    They may be arrays, of rows.
+    relative, uniform: may be arrays, of rows. other: the error of a sum that u began with
     """
 
     relative: Any
     uniform: Any
+    other: float = 0.0
 
     def of(self, size: Any, total: Any) -> Any:
         """Return the bound of one row or of several. size: S; total: B."""
-        return self.relative * size + self.uniform * total
+        return self.relative * size + self.uniform * total + self.other
 
 
 def sum_error(
@@ -75,19 +76,22 @@ def sum_error(
     sums: int = 2,
     passes: int = 0,
     rescaling: float = 0.0,
+    other: float = 0.0,
 ) -> SumError:
     """Return the bound of the error of sums of kernel values in a layout.
 
     sizes: of rows and centres, or of each row with any centre. centres: the number of kernel values
     in a sum. sums: the number of sums over the same kernel values. passes: over how many passes the
     values are distributed, each of which adds a sum to u. rescaling: the part by which all
-    coefficients change afterwards.
+    coefficients change afterwards. other: see SumError.
     """
+    if not centres:
+        return SumError(0.0, 0.0, other)
     kernel, (norm, terms, length) = layout.kernel, sizes
     later = accumulated(3 * passes) + rescaling
     if kernel.linear:
         most = accumulated(centres + terms + 3 + WRITTEN) + later
-        return SumError(0.0, SPARE * most * norm)
+        return SumError(0.0, SPARE * most * norm, other)
     unit = FLOAT32_UNIT if layout.dtype is np.float32 else FLOAT64_UNIT
     adding = accumulated(layout.additions(centres, sums) + 3, unit) + later
     adding += accumulated(centres // BLOCK_CENTRES + 2 + WRITTEN)
@@ -106,11 +110,11 @@ def sum_error(
             # |e^-a(1+t) - e^-a| <= |t| a e^-a / (1 - |t|) <= |t| / e / (1 - |t|)
             lost += SPARE * (accumulated(differences + 6, unit) + 2 * FLOAT64_UNIT) / math.e
         relative = grown(exponent * products) + EXP_ERROR * unit * SPARE + adding
-        return SumError(SPARE * relative, SPARE * lost)
+        return SumError(SPARE * relative, SPARE * lost, other)
     largest = kernel.magnitude(norm)
     # (g <x, z> + r)^d: d factors, each at most g |x| |z| + |r|, and fewer than d products of them.
     factors = kernel.degree * (products + unit) if kernel.name == "poly" else math.inf
-    return SumError(0.0, SPARE * (grown(factors) + adding) * largest)
+    return SumError(0.0, SPARE * (grown(factors) + adding) * largest, other)
 
 
 def offset_error(

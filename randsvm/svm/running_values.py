@@ -39,10 +39,9 @@ Answer = TypeVar("Answer", bound=Any)
 # AUDIT_ROWS, but fewer if they have more nonzeros than AUDIT_NONZEROS, down to MIN_AUDIT_ROWS.
 # Measured with 4,000 rows of 392 nonzeros: 512 rows take a sixth of the processor time of a run.
 AUDIT_ROWS, AUDIT_NONZEROS, MIN_AUDIT_ROWS = 512, 1 << 16, 128
-# Rounding may change u by MAX_ERROR_OF_TOLERANCE times the tolerance. It may change u by more, up
-# to MAX_ERROR_OF_VIOLATION times the largest violation, but not by more than MAX_TOLERANCES
-# times the tolerance.
-MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_TOLERANCES = 1 / 4, 1 / 100, 2
+# Rounding may change u by MAX_ERROR_OF_TOLERANCE times the tolerance, or by MAX_ERROR_OF_VIOLATION
+# times the largest violation of the same scan.
+MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION = 1 / 4, 1 / 100
 
 
 # --- one shard ------------------------------------------------------------------------------
@@ -191,16 +190,23 @@ class ShardValues:
 
 
 class Added(NamedTuple):
-    """What u was summed from: the numbers of passes and of centres, and sum |difference_j|."""
+    """What u was summed from: the numbers of passes and of centres, and sum |difference_j|.
+
+    centres, total: of the sums in the precision of the layout. exact_centres, exact_total: of a
+    pass in float64 before them, see `RunningValues.repeat_in_float64`.
+    """
 
     passes: int = 0
     centres: int = 0
     total: float = 0.0
+    exact_centres: int = 0
+    exact_total: float = 0.0
 
     def after(self, difference: np.ndarray) -> Added:
         """Return this after one more pass."""
         total = self.total + float(np.abs(difference).sum())
-        return Added(self.passes + 1, self.centres + len(difference), total)
+        centres = self.centres + len(difference)
+        return self._replace(passes=self.passes + 1, centres=centres, total=total)
 
 
 NOTHING_ADDED = Added()
@@ -211,7 +217,7 @@ class SavedSolution:
     """A solution that scans of the same rows continue from.
 
     beta : (n,) float64. sums : (1, n) or (2, n) float64, see ShardValues. added: see RunningValues.
-    float64: whether the sums are those of float64. bounds: of |beta|, see Problem.
+    float64: whether the layout of the sums is in float64. bounds: of |beta|, see Problem.
     """
 
     beta: np.ndarray
@@ -244,8 +250,8 @@ class SavedSolution:
 
         Each coefficient and each sum is rounded once more: these count as two passes.
         """
-        passes, centres, total = self.added
-        added = Added(passes + 2, centres, factor * total)
+        passes, centres, total, exact_centres, exact_total = self.added
+        added = Added(passes + 2, centres, factor * total, exact_centres, factor * exact_total)
         return replace(self, beta=factor * self.beta, sums=factor * self.sums, added=added)
 
 
@@ -445,12 +451,26 @@ class RunningValues:
             self.added = added or Added(1, len(rows), math.inf)
         self.settled = True
 
-    def refine(self) -> bool:
-        """Continue in float64; return False if all sums are float64 already."""
-        if self.kernel_layout.dtype is np.float64:
+    def refine(self) -> None:
+        """Compute u in float64, and continue in float64."""
+        if self.kernel_layout.dtype is np.float32:
+            self.kernel_layout = self.kernel_layout.in_float64
+            self.continue_from(self.beta)
+
+    def repeat_in_float64(self) -> bool:
+        """Compute u in float64, and continue in the precision of the layout; return False if u is a
+        sum in float64 already."""
+        layout = self.kernel_layout
+        if layout.dtype is np.float64 or not self.added.centres:
             return False
-        self.kernel_layout = self.kernel_layout.in_float64
-        self.continue_from(self.beta)
+        try:
+            self.kernel_layout = layout.in_float64
+            self.continue_from(self.beta)
+        finally:
+            self.kernel_layout = layout
+        passes, centres, total, *_ = self.added
+        self.added = Added(passes, exact_centres=centres, exact_total=total)
+        self.exact = self.u_of(self.audit.rows)
         return True
 
     def passes_audit(self, max_violation: float) -> bool:
@@ -459,9 +479,8 @@ class RunningValues:
         It may be a share of the tolerance, or of the violation: rounding hides nothing of a
         violation that is a hundred times as large.
         """
-        tolerance = self.problem.tolerance
-        allowed = min(MAX_ERROR_OF_VIOLATION * max_violation, MAX_TOLERANCES * tolerance)
-        return self.audit_error <= max(MAX_ERROR_OF_TOLERANCE * tolerance, allowed)
+        allowed = MAX_ERROR_OF_TOLERANCE * self.problem.tolerance
+        return self.audit_error <= max(allowed, MAX_ERROR_OF_VIOLATION * max_violation)
 
     def forget(self) -> None:
         """Free the memory of all shards and of the row cache; nothing can be asked any more."""

@@ -212,7 +212,7 @@ class Scan(RunningValues):
             certificate = replace(certificate, dual=-math.inf)
         groups = sorted(balanced, key=lambda group: -group.max_violation)
         violators = ScanResult(tuple(groups), certificate)
-        if not self.passes_audit(violators.max_violation) and self.refine():
+        if not self.passes_audit(violators.max_violation) and self.repeat_in_float64():
             return self.find_violators(collector, tolerance)
         self.latest = solution, violators, tolerance
         return solution, violators
@@ -293,8 +293,15 @@ class Scan(RunningValues):
     def _error(self, layout: Layout, added: Added) -> Callable[[RowSizes], SumError]:
         """Return the function of the sizes of rows that bounds the errors of their sums in a
         layout."""
-        passes, centres, _ = added
-        return partial(sum_error, layout, centres=centres, passes=passes, rescaling=self._rescaling)
+        passes, centres, _, exact_centres, exact_total = added
+        bound = partial(sum_error, passes=passes, rescaling=self._rescaling)
+        other = 0.0
+        if exact_centres:
+            # Step 2 of docs/certificate.md: these terms go through all later additions, too.
+            exact = layout.in_float64
+            of_exact = bound(exact, exact.sizes, exact_centres + centres)
+            other = of_exact.of(exact_total, exact_total)
+        return partial(bound, layout, centres=centres, other=other)
 
     def _query(self, solution: KernelSolution) -> ResidualQuery:
         """Return the query for the residuals of the current coefficients."""

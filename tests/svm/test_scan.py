@@ -347,14 +347,58 @@ def error_of_u(one):
 
 
 @pytest.mark.slow
-def test_a_run_switches_to_float64_if_float32_is_too_coarse(made):
+def test_a_scan_is_repeated_in_float64_if_float32_is_too_coarse(made):
     """With C = 1e5 the coefficients magnify the rounding of float32 kernel values."""
     with case(*made("two_gaussians", 1000), problem(gamma=0.5, C=1e5)) as one:
         for rows in (np.arange(0, 1000, 2), np.arange(0, 1000, 3)):
             step = solve(one.scan, rows, whole=True)
-            one.scan.after(step, KEEP_ALL)
-            assert one.scan.kernel_layout.dtype is np.float64
-            assert error_of_u(one) <= one.problem.tolerance / 4
+            _, V = one.scan.after(step, KEEP_ALL)
+            assert one.scan.kernel_layout.dtype is np.float32
+            allowed = max(one.problem.tolerance / 4, V.max_violation / 100)
+            assert error_of_u(one) <= 1.5 * allowed
+
+
+@pytest.mark.parametrize(
+    "problem", [KERNELS["rbf"], problem("poly", gamma=0.02, coef0=1.0, C=0.1)], ids=["rbf", "poly"]
+)
+def test_a_run_returns_to_float32_after_a_scan_in_float64(made, problem):
+    """The bound of u includes the rounding of both parts of the sums."""
+    with case(*made("two_gaussians", 450), problem) as one:
+        scan, beta = one.scan, one.some(0)
+        scan.after(one.step(beta), KEEP_ALL)
+        single = error_of_u(one)
+        assert scan.repeat_in_float64()
+        assert not scan.repeat_in_float64()
+        assert error_of_u(one) < min(1e-9, single / 100)
+        # The bound of a sum in float64 only: far below one of float32, and above the error.
+        assert error_of_u(one) <= bound_of_u(scan).max() < 1e-8
+        # A small change in float32: only its own terms have the rounding of float32.
+        changed = beta.copy()
+        changed[np.flatnonzero(beta)[:5]] *= 0.5
+        scan.after(one.step(changed), KEEP_ALL)
+        assert scan.kernel_layout.dtype is np.float32
+        assert 1e-12 < error_of_u(one) < single
+        mixed = bound_of_u(scan)
+        assert (np.abs(one.u - one.K @ changed) <= mixed).all()
+        scan.continue_from(changed)
+        assert 1e-8 < mixed.max() < bound_of_u(scan).max()
+
+
+def test_the_bound_counts_what_was_added_in_float64(made):
+    """The bound allows each term a rounding of float64."""
+    with case(*made("two_gaussians", 450), KERNELS["rbf"]) as one:
+        beta = one.some(0)
+        one.scan.after(one.step(beta), KEEP_ALL)
+        one.scan.repeat_in_float64()
+        assert bound_of_u(one.scan).min() >= 2.0**-53 * np.abs(beta).sum()
+
+
+def bound_of_u(scan):
+    """Return the bounds of the errors of u, as `--certificate` writes them, before u of any row is
+    computed anew."""
+    solution, _ = scan.find_violators(KEEP_ALL)
+    query = scan._query(solution)
+    return np.concatenate(scan.ask(lambda values: [query.bounds(values)[2]]))
 
 
 def test_rounding_that_large_violations_allowed_does_not_outlast_them(made):
