@@ -80,8 +80,8 @@ class ShardValues:
     def __init__(self, D: Dataset, budget: MemoryBudget, shard: Shard) -> None:
         self.D, self.budget, self.shard = D, budget, shard
         self.sums, self.beta = np.zeros((1, len(self))), np.zeros(len(self))
-        # The rows in a layout of this type of numbers, and their size in bytes.
-        self._kept: tuple[type, list[RowBlock], int] | None = None
+        # The rows in the layout of each type of numbers, and their size in bytes.
+        self._kept: dict[type, tuple[list[RowBlock], int]] = {}
         # Number of a basis or 0, its kernel values with the rows, and the bytes reserved for them;
         # see algorithms/reduced_set.py.
         self.basis_values: tuple[int, list[np.ndarray], int] = 0, [], 0
@@ -170,20 +170,22 @@ class ShardValues:
 
     def _rows(self, layout: Layout) -> Iterable[RowBlock]:
         """Return the rows in a layout; keep them if the budget allows."""
-        if self._kept is not None:
-            dtype, blocks, size = self._kept
-            if dtype is layout.dtype:
-                return blocks
-            self.budget.release(size)
-            self._kept = None
+        if layout.dtype in self._kept:
+            return self._kept[layout.dtype][0]
         made = layout.rows(self.rows)
         if self.budget.left <= 0:
             return made
         blocks = list(made)
         size = sum(row_block_bytes(block) for block in blocks)
         if self.budget.reserve(size):
-            self._kept = layout.dtype, blocks, size
+            self._kept[layout.dtype] = blocks, size
         return blocks
+
+    def release_rows(self) -> None:
+        """Free the rows that stayed laid out."""
+        for _, size in self._kept.values():
+            self.budget.release(size)
+        self._kept = {}
 
 
 # --- all shards ------------------------------------------------------------------------------
@@ -455,6 +457,7 @@ class RunningValues:
         """Compute u in float64, and continue in float64."""
         if self.kernel_layout.dtype is np.float32:
             self.kernel_layout = self.kernel_layout.in_float64
+            self.values.change(ShardValues.release_rows)
             self.continue_from(self.beta)
 
     def repeat_in_float64(self) -> bool:
