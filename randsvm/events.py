@@ -17,6 +17,9 @@ from typing import NamedTuple
 
 from randsvm.errors import Interrupted
 
+# Version of the records of a log: of their names and what they mean. Programs that read records
+# check it.
+SCHEMA = 5
 # Seconds between two checks for signals while this thread waits.
 HEARTBEAT = 0.1
 
@@ -230,6 +233,7 @@ class Trained(NamedTuple):
     cross_validation: Tried | None = None
     saved: bool = True  # Whether the model was written; `require_gap` may forbid it
     bytes_moved: int = 0  # Bytes to and from workers of a cluster
+    digest: str | None = None  # The digest of the data in the model file
     # ---- of kernel machines
     iterations: int | None = None  # Rounds
     support_vectors: int | None = None  # Support vectors of the model

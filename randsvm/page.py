@@ -76,7 +76,7 @@ def training_page(
     model = model or (end["model"] if saved else None)
     title = f"{end['command']} {end['algorithm']}: {_names(end['data'])}"
     sections = [_outcome(end, records), *_pictures(records, model, data), _search_table(records)]
-    sections += [_description(end, model), _commands(end, model, data)]
+    sections += [_description(end), _commands(end, model, data)]
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     head += f"<title>{text(title)}</title><style>{CSS}</style>"
     body = f"<h1>{text(title)}</h1>\n" + "\n".join(filter(None, sections))
@@ -184,16 +184,15 @@ def _search_table(records: Sequence[Record]) -> str:
     return f'<h2>Combinations, best first</h2><div class="scroll"><table>{rows}</table></div>{rest}'
 
 
-def _description(end: Record, model: str | None) -> str:
+def _description(end: Record) -> str:
     """Return what ran, on which data and where."""
-    metadata = {} if model is None else load(model).model.metadata
     sizes = " / ".join(f"{end[size]:,}" for size in ("n", "d", "nnz") if end.get(size))
     rows = [
         ("data", _names(end["data"])),
         ("rows, features, nonzeros", sizes),
-        ("digest of the data", metadata.get("digest")),
+        ("digest of the data", end.get("digest")),
         ("model", end["model"]),
-        ("certificate", metadata.get("certificate")),
+        ("certificate", end.get("certificate")),
         ("randsvm", end["version"]),
         ("Python, system", f"{platform.python_version()}, {platform.platform()}"),
         ("host", end["host"]),
@@ -211,4 +210,4 @@ def _commands(end: Record, model: str | None, data: str | None) -> str:
     if model is not None and data is not None:
         words = shlex.join([data, model, f"{model}.predictions"])
         lines.append(f"randsvm-predict --metrics {words}")
-    return f"<h2>To repeat it</h2><pre>{chr(10).join(map(text, lines))}</pre>"
+    return f"<h2>To repeat it</h2><pre>{html.escape(chr(10).join(lines))}</pre>"

@@ -19,7 +19,7 @@ import scipy.sparse
 from randsvm import files
 from randsvm.arrays import rows_over
 from randsvm.errors import ContentError, ModelError, ParameterError
-from randsvm.events import PERCENT_SCORES
+from randsvm.events import PERCENT_SCORES, SCHEMA
 from randsvm.models.fitted import FittedModel, decision_values, load
 from randsvm.models.model_text import check_is_not_model
 from randsvm.models.row_files import RowFiles
@@ -148,12 +148,17 @@ def _style(number: int) -> Record:
 def read_log(log: str) -> list[Record]:
     """Return the records of the last run in a log; lines that were cut short are left out.
 
-    Raises InputError if the file cannot be opened, and ContentError if it is no log.
+    Raises InputError if the file cannot be opened, and ContentError if it is no log, or if another
+    version of randsvm wrote the run.
     """
     records = [one for one in files.read_json_lines(log) if {"event", "run"} <= one.keys()]
     if not records:
         raise ContentError(f"{log}: expected a log of randsvm (--log), found none of its records")
-    return [one for one in records if one["run"] == records[-1]["run"]]
+    last = records[-1]
+    if last.get("schema") != SCHEMA:
+        found = f"schema {last.get('schema')} of randsvm {last.get('version')}"
+        raise ContentError(f"{log}: expected records of schema {SCHEMA}, found {found}")
+    return [one for one in records if one["run"] == last["run"]]
 
 
 def _column(records: Sequence[Record], name: str) -> np.ndarray:

@@ -23,6 +23,7 @@ from base import page
 import randsvm
 from randsvm import SVC, SVR, plot
 from randsvm.cli.plot import main
+from randsvm.cli.report import read_trials
 from randsvm.cli.train import train
 from randsvm.errors import ModelError, TransferError
 
@@ -225,6 +226,49 @@ def test_a_training_writes_its_page_and_keeps_its_model_without_it(tmp_path):
         ended = CliRunner().invoke(train, ["-q", "--html", str(made), str(data), str(model)])
     assert getattr(ended.exception, "exit_code", None) == 74
     assert model.read_bytes() == before
+
+
+def test_a_page_beside_a_model_in_a_stream_is_made_from_the_run(tmp_path):
+    y, X = oracle.two_gaussians(100)
+    data, made = oracle.write_svmlight(tmp_path / "d", y, X), tmp_path / "p.html"
+    ended = CliRunner().invoke(train, ["-q", "--html", str(made), str(data), "-"])
+    assert ended.exit_code == 0
+    assert ended.stdout.startswith("svm_type")
+    (digest,) = re.findall("digest.*?([0-9a-f]{64})", ended.stdout)
+    assert digest in made.read_text()
+
+
+def test_a_page_goes_to_standard_output_alone(tmp_path):
+    y, X = oracle.two_gaussians(100)
+    data, model = oracle.write_svmlight(tmp_path / "d", y, X), tmp_path / "m"
+    ended = CliRunner().invoke(train, ["--html", "-", str(data), str(model)])
+    assert Page(ended.stdout).tags[0] == "html"
+    assert "support vectors" in ended.stderr
+    for words in (["--html", "-", data, "-"], ["--html", "-", "--log", "-", data, model]):
+        refused = CliRunner().invoke(train, list(map(str, words)))
+        assert "standard output is both" in str(refused.exception)
+
+
+def test_a_page_repeats_a_long_command_whole(tmp_path):
+    y, X = oracle.two_gaussians(60)
+    data, made = oracle.write_svmlight(tmp_path / "d", y, X), tmp_path / "p.html"
+    grid = ",".join(f"{1 + k / 1000:.3f}" for k in range(100))
+    log = tmp_path / "log"
+    run_train("-q", "-v", 2, "-c", grid, "--html", made, "--log", log, data, tmp_path / "m")
+    repeated = "".join(Page(made.read_text()).text).partition("To repeat it")[2]
+    assert read_log(log)[-1]["parameters"] in repeated
+    assert "characters)" not in repeated
+
+
+def test_a_log_of_another_schema_is_refused_and_its_scores_are_not_used(run, tmp_path):
+    data, model, log = run
+    other = tmp_path / "other"
+    other.write_text(re.sub(r'"schema": ?\d+', '"schema":4', Path(log).read_text()))
+    for words in (["convergence", other], ["search", other], ["page", other, model, data]):
+        refused = command(*words)
+        assert "schema 4" in str(refused.exception), words
+    assert read_trials(log)
+    assert not read_trials(str(other))
 
 
 def unwritable(path, text):

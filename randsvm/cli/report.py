@@ -36,6 +36,7 @@ from randsvm.errors import (
     WriteError,
 )
 from randsvm.events import (
+    SCHEMA,
     Certified,
     Epoch,
     Explained,
@@ -59,9 +60,6 @@ from randsvm.files import (
 )
 
 # ---- records and the log ------------------------------------------------------------------------
-
-# Version of the names in a record and of their meanings. Programs that read records check it.
-SCHEMA = 5
 
 
 class Failed(NamedTuple):
@@ -165,13 +163,14 @@ def _is_cut_short(path: str) -> bool:
 def read_trials(log: str) -> tuple[dict[str, Any], ...]:
     """Return the `tried` records of a log: the scores of earlier searches.
 
-    A file that cannot be read has none.
+    A file that cannot be read has none, nor have records of another schema.
     """
     records = []
     if Path(log).is_file():
         with contextlib.suppress(InputError):
             records = read_json_lines(log)
-    return tuple(one for one in records if one.get("event") == "tried")
+    ours = (one for one in records if one.get("schema") == SCHEMA)
+    return tuple(one for one in ours if one.get("event") == "tried")
 
 
 # ---- the listener ------------------------------------------------------------------------------
@@ -198,8 +197,10 @@ class Report:
         self.files: list[str] = []
         for names in files.values():
             self.files += [names] if isinstance(names, str) else names
-        # A model or predictions on standard output must not be mixed with other lines.
-        self.to_stdout = files.get("output" if algorithm is None else "model") in STANDARD_OUTPUTS
+        # A model, predictions or a page on standard output must not be mixed with other lines.
+        result = files.get("output" if algorithm is None else "model")
+        outputs = {"MODEL_FILE": result, "--html": given.get("html")}
+        self.to_stdout = [role for role, path in outputs.items() if path in STANDARD_OUTPUTS]
         # The fields of all records. `run` distinguishes the lines of runs that share a log.
         head = {"run": os.urandom(4).hex(), "version": __version__, "command": command}
         self.run: dict[str, object] = {**head, **files}
@@ -226,8 +227,9 @@ class Report:
         files: role -> path or paths of the other files.
         """
         log = self.given.get("log")
-        if self.to_stdout and log in STANDARD_OUTPUTS:
-            raise ParameterError("standard output is both MODEL_FILE and --log")
+        to_stdout = [*self.to_stdout, *(["--log"] if log in STANDARD_OUTPUTS else [])]
+        if len(to_stdout) > 1:
+            raise ParameterError(f"standard output is both {' and '.join(to_stdout)}")
         check_distinct({"--log": log, "--html": self.given.get("html")}, files)
         if self.page is not None:
             # Fails without matplotlib.

@@ -722,6 +722,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
             largest_gap=float(np.max(gaps)) if len(gaps) > 1 else None,
             gap_asked=self.trainer.job.stop.wanted_gap,
             bytes_moved=self.trainer.D.executor.bytes_moved,
+            digest=self.trainer.D.summary.digest,
             reduced=self.reduced,
         )
 

@@ -304,6 +304,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
             seconds=self.clock.seconds,
             gap_asked=self.params.gap,
             bytes_moved=self.D.executor.bytes_moved,
+            digest=self.D.summary.digest,
             **known,
         )
 
