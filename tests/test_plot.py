@@ -19,11 +19,11 @@ from sklearn import datasets, metrics
 pytest.importorskip("matplotlib")
 
 from base import page
+from command_parts import read_trials
 
 import randsvm
 from randsvm import SVC, SVR, plot
 from randsvm.cli.plot import main
-from randsvm.cli.report import read_trials
 from randsvm.cli.train import train
 from randsvm.errors import ModelError, TransferError
 

@@ -2,4 +2,12 @@
 
 from randsvm.cli import lines, options, report
 from randsvm.cli.options import KindType
-from randsvm.cli.report import COMMAND_ENDS, Bar, Failed, Report, as_json, can_draw
+from randsvm.cli.report import (
+    COMMAND_ENDS,
+    Bar,
+    Failed,
+    Report,
+    as_json,
+    can_draw,
+    read_trials,
+)
