@@ -78,6 +78,19 @@ def test_a_seed_stands_for_one_set(drawn_sets, tmp_path):
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_a_set_that_takes_long_is_halved(script, drawn_sets, monkeypatch, tmp_path):
+    compare = script("benchmarks.compare")
+    rows = []
+
+    def takes_long(words):
+        rows.append(len(Path(words[-2]).read_text().splitlines()))
+        return rows[-1] > 800
+
+    monkeypatch.setattr(compare, "takes_long", takes_long)
+    comparison = compare.training(["old", "new"], 3, 0, tmp_path)
+    assert rows == [3000, 1500, 750] and comparison.rows == 750
+
+
 def test_the_report_compares_times_without_the_start_and_names_the_phase(script, tmp_path):
     compare = script("benchmarks.compare")
 

@@ -8,6 +8,7 @@ the process, and the phase of the logs that differs most.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +33,8 @@ ROOT = RESULTS.parent
 GAP = 0.001
 # Two machines within the gap of the optimum are within this share of each other's P.
 WITHIN = GAP / (1 - GAP)
-MOST = 300  # seconds after which the old version is ended
+LONGEST = 12  # seconds of the older version above which a set loses half of its rows
+MOST = 60  # seconds after which it is ended
 START_RUNS, START_ROWS = 5, "+1 1:1\n-1 1:0\n" * 20  # of the start of a process
 DEPENDENCIES = ("numpy", "scipy", "click", "libsvm-official", "tqdm")  # equal for both versions
 # Share of all cores that other processes may take, and seconds to wait until it is below.
@@ -139,13 +141,27 @@ def start(programs: Sequence[str], into: Path) -> Comparison:
 
 
 def training(programs: Sequence[str], seed: int, number: int, into: Path) -> Comparison:
-    """Draw a set in place of the one before; return the trainings."""
+    """Draw a set in place of the one before, and halve it until the older version trains it in
+    LONGEST seconds; return the trainings."""
     drawn = draw(seed, number)
     for path in into.glob("*.train"):
         path.unlink()
     path = into / f"{drawn.name}.train"
+    name = f"set-{number:02}"
     drawn.write(path)
-    return Comparison(len(drawn.y), commands(programs, path, drawn.options, f"set-{number:02}"))
+    while takes_long(commands(programs, path, drawn.options, name)[0].words):
+        drawn = drawn.half()
+        drawn.write(path)
+    return Comparison(len(drawn.y), commands(programs, path, drawn.options, name))
+
+
+def takes_long(words: Sequence[str]) -> bool:
+    """Return whether a command runs for LONGEST seconds; it is ended then."""
+    try:
+        subprocess.run(words, timeout=LONGEST, capture_output=True, check=False)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
 
 
 def commands(

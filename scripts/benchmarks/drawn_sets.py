@@ -8,7 +8,7 @@ depends on a time: a seed stands for the same sets on every machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, product
 from pathlib import Path
@@ -60,6 +60,11 @@ class Drawn:
         """Write the rows as an svmlight file."""
         with files.create_output(str(path)) as stream:
             svmlight.write(stream, self.y, self.X.indptr, self.X.indices + 1, self.X.data)
+
+    def half(self) -> Drawn:
+        """Return the first half of the rows."""
+        m = len(self.y) // 2
+        return replace(self, X=self.X[:m], y=self.y[:m])
 
 
 def draw(seed: int, number: int) -> Drawn:
