@@ -350,7 +350,9 @@ class Scan(RunningValues):
         q: float = 0.0,
     ) -> Certificate:
         """Return the certificate of the current coefficients; see `proven`."""
-        additions = len(sums) + max(shard.stop - shard.start for shard in self.D.shards)
+        of_shards = len(sums) + max(shard.stop - shard.start for shard in self.D.shards)
+        # The linear term of D is one sum over all coefficients.
+        additions = max(of_shards, len(solution.beta))
         layout, total = self.kernel_layout, ResidualSums.total(sums)
         return proven(query, total, additions, solution, running, self.labels, layout, q)
 

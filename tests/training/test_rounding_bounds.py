@@ -8,6 +8,7 @@ import oracle
 import pytest
 import random_problems
 from commands import run_train
+from sizes import MANY_ROWS, MANY_SHARDS
 
 ROWS = 60
 
@@ -88,3 +89,14 @@ def test_a_tiny_c_has_a_dual_above_zero(tmp_path, kernel):
     stated = oracle.trailer(model)
     assert float(stated["dual"]) - float(stated["dual_error"]) > 0
     assert float(stated["gap"]) <= 0.01
+
+
+def test_the_bound_of_d_counts_all_terms_of_its_linear_sum(tmp_path, set_sizes):
+    """D sums y beta over m rows at once, though u is summed in shards of few rows."""
+    set_sizes(**MANY_SHARDS, **MANY_ROWS)
+    y, X = oracle.two_gaussians(4000)
+    data, model = oracle.write_svmlight(tmp_path / "data", y, X), tmp_path / "model"
+    run_train("randsvm", "-q", "-t", "linear", "-c", 1e-12, "--gap", 0.01, data, model)
+    beta = np.abs(oracle.read_model(model, 2).beta)
+    least = len(beta) * 2.0**-53 * beta.sum()
+    assert float(oracle.trailer(model)["dual_error"]) >= least
