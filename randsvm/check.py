@@ -149,10 +149,12 @@ class Rows:
 
 
 def label_value(text: str) -> Any:
-    """Return what a label stands for: 1, +1 and 1.0 are one class."""
+    """Return what a label stands for: 1, +1 and 1.0 are one class, and True and true."""
     is_number = any(c.isdigit() for c in text) and not text.strip("0123456789+-.eE")
     value = number(text) if is_number else None
-    return int(value) if value is not None and value == value.to_integral_value() else text
+    if value is not None and value == value.to_integral_value():
+        return int(value)
+    return lower if (lower := text.lower()) in ("true", "false") else text
 
 
 class Data:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Each digit has one place to match: another pattern takes n^2 steps to refuse n digits.
 NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?)([0-9]+))?")
+# The texts of booleans, which are one text in any case, and the numbers that may stand for them.
+BOOLEANS = {"false": "0", "true": "1"}
 _BYTES_OF_NUMBER = re.compile(NUMBER.pattern.encode())
 
 
@@ -40,11 +42,16 @@ def is_number(word: bytes) -> bool:
     return _BYTES_OF_NUMBER.fullmatch(word) is not None and math.isfinite(float(word))
 
 
+def folded(text: str) -> str:
+    """Return a text with one spelling for each boolean: that of Parquet, where pandas has True."""
+    return lower if (lower := text.lower()) in BOOLEANS else text
+
+
 def label_value(text: str) -> int | str:
-    """Return what a label stands for: the exact value of a whole number, else the text."""
+    """Return what a label stands for: the exact value of a whole number, else the folded text."""
     number = NUMBER.fullmatch(text)
     whole = whole_number(number) if number and math.isfinite(float(text)) else None
-    return text if whole is None else whole
+    return folded(text) if whole is None else whole
 
 
 def whole_number(number: re.Match[str]) -> int | None:

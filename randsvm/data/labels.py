@@ -1,4 +1,5 @@
-"""Labels of a file: which class each spelling is (+1 and 1.0 are one), or which number."""
+"""Labels of a file: which class each spelling is (+1 and 1.0 are one, and True and true), or which
+number."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ REGRESSION = "-s svr"
 class LabelTable:
     """The classes of a file or, with `labels`, of a model, numbered by first appearance.
 
-    labels : of the classes, as first written; +1 and 1.0 are one class
+    labels : of the classes, as first written; +1 and 1.0 are one class, and True and true
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class LabelTable:
             first = quoted(self.labels[0])
             raise self._error(spelling, f"{kind} like the first label, {first}")
         if number is None:
-            return text
+            return label_value(text)
         if not math.isfinite(float(text)):
             raise self._error(spelling, "a finite label")
         value = whole_number(number)

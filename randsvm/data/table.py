@@ -55,7 +55,7 @@ from randsvm.data.svmlight import (
     in_file,
     pieces,
 )
-from randsvm.decimals import NUMBER
+from randsvm.decimals import BOOLEANS, NUMBER, folded
 from randsvm.errors import ContentError, DataError, ParameterError, quoted, shortened
 from randsvm.events import Progress, Watch, silent
 from randsvm.parallel import ThreadPool
@@ -374,9 +374,15 @@ def _opened(
     """Open a table and read the names of its columns. Raises DataError."""
     if isinstance(path, Frame):
         rows = path.rows
-        if hasattr(rows, "iloc"):
-            rows = pyarrow.Table.from_pandas(rows, preserve_index=False)
-        yield _frame(path, pyarrow.table(rows))
+        try:
+            if hasattr(rows, "iloc"):
+                rows = pyarrow.Table.from_pandas(rows, preserve_index=False)
+            rows = pyarrow.table(rows)
+        except (pyarrow.ArrowException, TypeError, ValueError) as error:
+            # The last of several messages of pyarrow names the column.
+            found = str(error.args[-1]) if error.args else str(error)
+            raise ContentError(f"{path}: expected columns of one type each: {found}") from None
+        yield _frame(path, rows)
         return
     with ExitStack() as stack:
         stream = stack.enter_context(opener(path))
@@ -643,7 +649,7 @@ class _Learnt:
 
     def column(self, fill: bool, missing: Sequence[str], file: str) -> Column:
         """Return the column. Raises DataError if it has no content, or numbers and texts."""
-        texts = sorted(self.texts, key=files.encoded)
+        texts = sorted(set(map(folded, self.texts)), key=files.encoded)
         words = [text for text in self.texts if not _is_missing(text, missing)]
         name = quoted(self.name)
         if not self.count:
@@ -808,7 +814,7 @@ class _Rows:
         table.check({*names, *keep}, own, self.kept)
         self.places = [*own, *self.kept]
         self.positions = [
-            {text: start + i for i, text in enumerate(column.categories or ())}
+            _positions(column.categories or (), start)
             for column, start in columns.with_starts(zero_based)
         ]
 
@@ -901,8 +907,16 @@ class _Rows:
         return [written_record(row, self.delimiter) for row in zip(*columns, strict=True)]
 
 
+def _positions(categories: Sequence[str], start: int) -> dict[str, int]:
+    """Return the feature of each text; 1 and 0 may stand for booleans."""
+    found = {text: start + i for i, text in enumerate(map(folded, categories))}
+    numbers = {BOOLEANS[text]: found[text] for text in BOOLEANS.keys() & found.keys()}
+    return numbers | found
+
+
 def _position(positions: dict[str, int], text: str) -> int:
     """Return the feature of a text, or -1. Codes are 2.0 where a frame has missing ones."""
+    text = folded(text)
     whole = text.removesuffix(".0")
     if text in positions or not whole.lstrip("-").isdecimal():
         return positions.get(text, -1)

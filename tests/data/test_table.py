@@ -147,6 +147,53 @@ def test_frames_train_and_predict_as_the_file_of_their_rows(tmp_path, made):
             model.predict(made(test.drop(columns="age")))
 
 
+@pytest.fixture(scope="module")
+def flagged(tmp_path_factory):
+    """Return files and frames of one table with booleans, by their names, and its labels."""
+    folder, rng = tmp_path_factory.mktemp("booleans"), np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "flag": rng.random(60) < 0.5})
+    frame["y"] = frame.a + 3 * frame.flag > 1.5
+    made = {"frame": frame, "nullable": frame.astype({"flag": "boolean", "y": "boolean"})}
+    made["objects"] = frame.astype({"flag": object})
+    made["categories"] = frame.astype({"flag": "category"})
+    for form, separator in (("csv", ","), ("tsv", "\t")):
+        for false, true in (("False", "True"), ("false", "true"), ("FALSE", "TRUE")):
+            spelled = {name: frame[name].map({False: false, True: true}) for name in ("flag", "y")}
+            made[f"{true}.{form}"] = folder / f"{true}.{form}"
+            frame.assign(**spelled).to_csv(made[f"{true}.{form}"], sep=separator, index=False)
+    made["t.parquet"] = folder / "t.parquet"
+    frame.to_parquet(made["t.parquet"], index=False)
+    return made, frame.y.map({False: "false", True: "true"}).tolist()
+
+
+FRAMES = ["frame", "nullable", "objects", "categories"]
+
+
+@pytest.mark.parametrize("name", [*FRAMES, "True.csv", "TRUE.csv", "true.tsv", "t.parquet"])
+def test_booleans_are_the_same_texts_in_every_format_and_spelling(tmp_path, flagged, name):
+    made, labels = flagged
+    path, columns = str(tmp_path / "m"), [("a", None, None), ("flag", ("false", "true"), None)]
+    trained = randsvm.train(made[name], path, label_column="y", C=100, gamma=1)
+    found = [(one.name, one.categories, one.mean) for one in trained.model.columns.columns]
+    assert found == columns
+    for rows in made.values():
+        if isinstance(rows, pd.DataFrame):
+            numbers = rows.assign(flag=rows.flag.astype(float))
+            for one in (rows, numbers):
+                assert [text.lower() for text in trained.predict(one)] == labels
+            continue
+        params = PredictParams(format=rows.suffix[1:])
+        result = randsvm.predict(rows, path, tmp_path / "out", params=params)
+        assert result.correct == result.labelled == 60
+        assert (tmp_path / "out").read_text().lower().split() == labels
+
+
+def test_a_frame_with_objects_of_several_types_is_refused():
+    frame = pd.DataFrame({"a": [True, "maybe"] * 10, "y": ["p", "q"] * 10})
+    with pytest.raises(ContentError, match=r"<data frame>: expected .*column a"):
+        randsvm.train(frame, label_column="y")
+
+
 # The csv module of older versions of Python does not quote a carriage return alone.
 TEXTS = st.text(st.sampled_from("xyzé,;\"'\n\t~ "), max_size=12).map(
     lambda text: text.strip().replace("~", "\r\n")
