@@ -15,6 +15,8 @@ from randsvm.errors import ContentError
 
 # The unit roundoff of each precision.
 FLOAT32_UNIT, FLOAT64_UNIT = 2.0**-24, 2.0**-53
+# The largest column of a caller's matrix: it is the feature 2^31 - 1, the last that files may have.
+MAX_COLUMN = 2**31 - 2
 
 
 class CsrMatrix:
@@ -53,11 +55,19 @@ class CsrMatrix:
 
     @staticmethod
     def from_scipy(X: Any) -> CsrMatrix:
-        """Return the rows of a scipy sparse matrix in any format, in its memory if possible."""
+        """Return the rows of a scipy sparse matrix in any format, in its memory if possible.
+
+        Raises ContentError for a value in a column that no file can have.
+        """
         csr = X.tocsr()
         if not csr.has_canonical_format:
             csr = csr.copy()
             csr.sum_duplicates()
+        if csr.shape[1] > MAX_COLUMN + 1 and (beyond := csr.indices > MAX_COLUMN).any():
+            at = int(beyond.argmax())
+            row = np.searchsorted(csr.indptr, at, "right") - 1
+            problem = f"expected a column of at most {MAX_COLUMN}, found a value"
+            raise ContentError(f"X[{row}, {csr.indices[at]}]: {problem}")
         return CsrMatrix(np.ascontiguousarray(csr.data), csr.indices, csr.indptr, csr.shape)
 
     @staticmethod

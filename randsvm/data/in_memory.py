@@ -77,12 +77,12 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, Store]:
             )
         X, d = with_row_numbers(X), d + 1
     whole = ArrayRows(X, y, weights, base)
-    every = np.arange(base, base + d, dtype=np.int32)
     has_all = isinstance(X, np.ndarray) or options.has_row_numbers
+    every = np.arange(base, base + d, dtype=np.int32) if has_all else None
 
     def block(at: slice) -> ParsedRows:
         part = whole.part(at.start, at.stop)
-        features = every if has_all else distinct(part.indices)
+        features = distinct(part.indices) if every is None else every
         of_rows = None if groups is None else groups[at]
         return ParsedRows(
             np.empty(0, np.int32), [], part.y, part.indptr, part.indices, part.values, features, 0,

@@ -1,11 +1,14 @@
 """Test that rows in memory train like a file of the same rows, without needless copies."""
 
+import tracemalloc
+
 import numpy as np
 import oracle
 import pytest
 from rows import matrix_of, open_rows, parts_of, summary_of
 from scipy import sparse
 
+import randsvm
 from randsvm import Arrays
 from randsvm.errors import ContentError
 
@@ -45,6 +48,29 @@ def test_rows_are_not_copied():
     for given, values in ((dense, dense), (csr, csr.data)):
         with open_rows(Arrays(given, np.arange(50) % 2), **SMALL) as D:
             assert np.shares_memory(D.store.read(3).values, values)
+
+
+def test_columns_beyond_those_of_files_are_refused_and_wide_matrices_are_read():
+    model = randsvm.train(Arrays(np.array([[0.0], [1.0]]), [0, 1]), task="svc")
+
+    def of(column):
+        return sparse.csr_matrix(([1.0, 1.0], ([1, 1], [0, column])), shape=(2, 2**32 + 1))
+
+    for column in (2**31 - 1, 2**32):
+        problem = rf"X\[1, {column}\]: expected a column of at most 2147483646"
+        with pytest.raises(ContentError, match=problem):
+            model.predict(of(column))
+        with pytest.raises(ContentError, match=problem), open_rows(Arrays(of(column), [0, 1])):
+            pass
+    found = model.decision_function(of(2**31 - 2))
+    expected = model.decision_function(sparse.csr_matrix([[0.0, 0.0], [1.0, 1.0]]))
+    assert found.tolist() == expected.tolist()
+    tracemalloc.start()
+    with open_rows(Arrays(of(2**31 - 2), [0, 1])) as D:
+        assert summary_of(D)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**26
 
 
 def test_the_given_arrays_are_not_modified():
