@@ -133,7 +133,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
             if path == STANDARD:
                 stream = _standard_input()
             elif is_url(path):
-                stream = stack.enter_context(io.BufferedReader(_open_url(path)))
+                stream = stack.enter_context(io.BufferedReader(RemoteFile(path)))
             else:
                 raw = PatientFile(path, opener=_open_to_read)
                 stream = stack.enter_context(io.BufferedReader(raw))
@@ -147,20 +147,51 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def _open_url(url: str) -> Any:
-    """Open a URL for reading. Raises ParameterError without fsspec, and InputError."""
+class RemoteFile(io.RawIOBase):
+    """The content behind a URL: each of its file systems raises errors of its own.
+
+    Raises ParameterError without fsspec, InputError if it cannot be opened, and TransferError if a
+    read fails.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+        except ImportError as error:
+            raise ParameterError(
+                f"{url} needs fsspec (pip install 'randsvm[remote]'): {error}"
+            ) from error
+        self.url = url
+        # An error may be that of a wrong name, missing rights or no network.
+        with _foreign_errors(InputError, f"cannot open {url}"):
+            self.stream = fsspec.open(url, "rb").open()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        with _foreign_errors(TransferError, f"reading {self.url}"):
+            count: int = self.stream.readinto(buffer)
+            return count
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            # What was read is complete; the error of closing says nothing new.
+            with contextlib.suppress(Exception):
+                self.stream.close()
+
+
+@contextlib.contextmanager
+def _foreign_errors(kind: type[RandsvmError], words: str) -> Iterator[None]:
+    """Turn any error of another package into one of this package."""
     try:
-        import fsspec
-    except ImportError as error:
-        raise ParameterError(
-            f"{url} needs fsspec (pip install 'randsvm[remote]'): {error}"
-        ) from error
-    try:
-        return fsspec.open(url, "rb").open()
-    # Each file system raises its own errors for a wrong name, missing rights or no network.
+        yield
+    except RandsvmError:
+        raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"cannot open {url}: {reason}") from error
+        raise kind(f"{words}: {reason}") from error
 
 
 def _standard_input() -> io.BufferedReader:

@@ -362,7 +362,7 @@ def opener_of(paths: Sequence[str], tmpdir: str | None) -> Iterator[Opener]:
         stack.callback(pyarrow.default_memory_pool().release_unused)
         for path in paths:
             if not isinstance(path, Frame) and files.size_of(path) is None:
-                with files.open_input(path) as stream:
+                with files.open_input(path) as stream, files.reading(path):
                     copies[path] = stack.enter_context(copied(stream, tmpdir))
         yield opened
 
@@ -389,9 +389,11 @@ def _opened(
         if format_ != "parquet":
             yield _delimited(path, format_, header, stream, watch, block_size)
             return
-        if not stream.seekable():
-            # The names of the columns are at the end of the file.
-            stream = stack.enter_context(copied(stream))
+        if not (hasattr(stream, "raw") and stream.seekable()):
+            # The names of the columns are at the end of the file, which a decompressor reaches only
+            # through all content; only plain files have a raw stream.
+            with files.reading(path):
+                stream = stack.enter_context(copied(stream))
         yield _parquet(path, stream, watch)
 
 

@@ -1,5 +1,6 @@
 """Test inputs behind URLs: the rows and models of the same files, and errors."""
 
+import bz2
 import gzip
 import lzma
 
@@ -8,9 +9,13 @@ import pytest
 from test_table import SVM, census
 
 import randsvm
-from randsvm.errors import DataError, InputError
+from randsvm.errors import ContentError, DataError, InputError, TransferError
 
 fsspec = pytest.importorskip("fsspec")
+
+# The options of each format, for the columns of `census`.
+TABLE = {"label_column": "income", "ignore_columns": "id"}
+FORMATS = [{}, {**TABLE, "format": "csv"}, {**TABLE, "format": "parquet"}]
 
 
 @pytest.fixture
@@ -63,3 +68,46 @@ def test_errors_name_the_url(tmp_path, remote):
     for url in ("memory://missing", "nothing://x"):
         with pytest.raises(InputError, match=f"cannot open {url}: ."):
             randsvm.train(url)
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    "error", [OSError("connection\nlost"), ValueError("connection lost"), TimeoutError(), OSError()]
+)
+def test_a_lost_connection_is_no_damaged_archive(monkeypatch, remote, packed, form, error):
+    """Each file system raises its own errors, with or without a number."""
+    url = remote("rows", packed(np.random.default_rng(0).bytes(100_000)))
+    opened = fsspec.filesystem("memory").store["/rows"]
+    read, calls = type(opened).readinto, []
+
+    def lose(self, buffer):
+        calls.append(len(buffer))
+        if len(calls) > 1:
+            raise error
+        return read(self, buffer)
+
+    monkeypatch.setattr(type(opened), "readinto", lose, raising=False)
+    words = " ".join(str(error).split()) or type(error).__name__
+    with pytest.raises(TransferError, match=f"^reading {url}: {words}$"):
+        randsvm.train(url, **form)
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("form", FORMATS)
+def test_damaged_archives_are_named(tmp_path, remote, packed, form):
+    path = tmp_path / "data"
+    if not form:
+        path.write_bytes(b"".join(b"%d 1:%d\n" % (i % 2, i) for i in range(300)))
+    elif form["format"] == "csv":
+        census(300).to_csv(path, index=False)
+    else:
+        census(300).to_parquet(path, index=False)
+    whole = packed(path.read_bytes())
+    half = len(whole) // 2
+    damaged = whole[:half] + bytes(20) + whole[half + 20 :]
+    for content, problem in ((damaged, "damaged archive: "), (whole[:half], "expected the end ")):
+        path.write_bytes(content)
+        for name in (path, remote("rows", content)):
+            with pytest.raises(ContentError, match=f"^{name}: {problem}"):
+                randsvm.train(name, **form)
