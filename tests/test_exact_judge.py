@@ -71,6 +71,29 @@ def test_p_and_d_of_novelty_detection_are_those_computed_by_hand():
     assert exact_judge.dual_objective(problem, Kernel("linear"), LINE, feasible) == Interval(D, D)
 
 
+SHIFTS = [Decimal("1.5"), Decimal("3")]
+SCALINGS = {
+    "standard": (
+        {"features": "1-2", "scale_shift": SHIFTS, "scale_factor": [Decimal("0.1"), Decimal(2)]},
+        [[Fraction(3, 20), Fraction(2)], [Fraction(-3, 20), Fraction(-6)]],
+    ),
+    "minmax": (
+        {"features": "2", "scale_factor": [Decimal("0.25")]},
+        [[Fraction(0), Fraction(1)], [Fraction(0), Fraction(0)]],
+    ),
+    "unit": ({}, [[Fraction(3, 5), Fraction(4, 5)], [Fraction(0), Fraction(0)]]),
+}
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_scaled_rows_are_those_computed_by_hand(name):
+    lines, expected = SCALINGS[name]
+    rows = rows_of([("1", "1", ["3", "4"]), ("-1", "1", ["0", "0"])])
+    found = exact_judge.scaled(rows, {"scale": name, **lines})
+    assert found.X.tolist() == expected
+    assert found.scaled == pytest.approx(np.array(expected, float))
+
+
 def test_coefficients_of_equal_rows_go_where_d_rises_most():
     """Targets 3 and 1, weights 1 and 2, and a third row; the sum 1.5 fills the higher target."""
     rows = rows_of([("3", "1", ["1"]), ("1", "2", ["1"]), ("0", "2", ["0"])])

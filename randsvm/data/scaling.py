@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, csr_of_all, squared_norms
+from randsvm.arrays import FLOAT64_UNIT, CsrMatrix, csr_of_all, squared_norms
 from randsvm.records import record
 
 # Rows that write fewer than this share of their features are sparse, and so is a feature that is
@@ -135,6 +135,22 @@ class Scaling:
             norms = np.sqrt(squared_norms(X))
             values = X.data / np.repeat(np.where(norms > 0, norms, 1.0), np.diff(X.indptr))
         return X.with_data(_within_float32(values, X.data.dtype))
+
+    def rounding(self, length: float, terms: int, by_differences: bool) -> float:
+        """Return half of how much the difference of two rows may be rounded.
+
+        docs/certificate.md has the proof. length: the largest |x| of scaled rows. terms: the most
+        nonzeros of a row. by_differences: whether only differences of rows matter
+        """
+        if self.factor is None:
+            # A norm is the root of a sum of squares: it has half of the roundings of the sum.
+            return FLOAT64_UNIT * (terms / 2 + 8) * length
+        moved = 6 * length
+        if self.shift is not None:
+            # x and the shift are rounded before their difference, which may be far smaller.
+            of_shift = float(np.linalg.norm(self.shift * self.factor))
+            moved += (1.01 if by_differences else 2.01) * of_shift
+        return FLOAT64_UNIT * moved
 
     def over(self, seen: np.ndarray) -> Scaling:
         """Return the scaling of some of the features. seen : (k,), their positions."""

@@ -84,6 +84,14 @@ class Kernel:
                 return math.inf
         return self.scale * norm + abs(self.coef0)
 
+    def steepness(self, norm: float) -> float:
+        """Return a bound of |phi(x) - phi(z)| / |x - z| for K(x, z) = <phi(x), phi(z)>, for rows
+        with |x|^2 up to `norm`."""
+        if self.name == "poly":
+            # degree times the root of gamma (gamma |x|^2 + |r|)^(degree - 1)
+            return self.degree * math.sqrt(self.gamma * max(1.0, self.magnitude(norm)))
+        return math.sqrt(2 * self.gamma) if self.name == "rbf" else 1.0
+
     def diagonal(self, norms: np.ndarray) -> np.ndarray:
         """Return K(x, x) of m rows, (m,). norms : (m,) float64, |x|^2."""
         values: np.ndarray = self.scale * norms + self.left(norms) + self.right(norms)

@@ -90,12 +90,19 @@ class RowSizes(NamedTuple):
 
     norm: the largest |x|^2 in a layout, after its centre is subtracted, or |K| of precomputed
     kernels. terms: the most products of one pair of rows. length: the largest |x| before that, as
-    the file has the rows, which only rbf needs; 0 if their features are exact.
+    the file has the rows; 0 if their features are exact. moved: half of how much the difference of
+    two rows may be rounded beside that, see `after`.
     """
 
     norm: Any = 0.0
     terms: Any = 0
     length: float = 0.0
+    moved: float = 0.0
+
+    def after(self, moved: float) -> RowSizes:
+        """Return the sizes of rows that scaling moved so far by its rounding."""
+        norm, length = (math.sqrt(self.norm) + moved) ** 2, self.length + moved
+        return RowSizes(norm, self.terms, length, moved)
 
 
 def largest_sizes(sizes: Iterable[RowSizes]) -> RowSizes:
@@ -176,7 +183,7 @@ class Layout:
         norm: ((|x| + |z|) / 2)^2 with the largest |z|, so that 4 norm bounds (|x| + |z|)^2
         """
         norms = self.squared_norms(X)
-        norm = ((np.sqrt(norms) + math.sqrt(self.sizes.norm)) / 2) ** 2
+        norm = ((np.sqrt(norms) + self.sizes.moved + math.sqrt(self.sizes.norm)) / 2) ** 2
         return self.sizes._replace(norm=norm)
 
     def rows(self, X: Matrix) -> Iterator[RowBlock]:

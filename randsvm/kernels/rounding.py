@@ -87,10 +87,12 @@ def sum_error(
     """
     if not centres:
         return SumError(0.0, 0.0, other)
-    kernel, (norm, terms, length) = layout.kernel, sizes
+    kernel, (norm, terms, length, moved) = layout.kernel, sizes
     later = accumulated(3 * passes) + rescaling
+    # <x, z> of rows that moved changes by 2 moved sqrt(norm) at most, here as a part of norm.
+    of_rows = 2 * moved / np.sqrt(norm) if moved else 0.0
     if kernel.linear:
-        most = accumulated(centres + terms + 3 + WRITTEN) + later
+        most = accumulated(centres + terms + 3 + WRITTEN) + of_rows + later
         return SumError(0.0, SPARE * most * norm, other)
     unit = FLOAT32_UNIT if layout.dtype is np.float32 else FLOAT64_UNIT
     adding = accumulated(layout.additions(centres, sums) + 3, unit) + later
@@ -104,17 +106,28 @@ def sum_error(
     if kernel.name == "rbf":
         exponent, differences = layout.exponents(norm, terms)
         # The slope of e^(-gamma r^2) is at most sqrt(2 gamma / e).
-        written = min(1.0, math.sqrt(2 * kernel.gamma / math.e) * 2 * FLOAT64_UNIT * length)
+        distance = 2 * (FLOAT64_UNIT * length + moved)
+        written = min(1.0, math.sqrt(2 * kernel.gamma / math.e) * distance)
         lost = EXP_LOST[unit] + layout.left_out + written
         if np.any(differences):
             # |e^-a(1+t) - e^-a| <= |t| a e^-a / (1 - |t|) <= |t| / e / (1 - |t|)
             lost += SPARE * (accumulated(differences + 6, unit) + 2 * FLOAT64_UNIT) / math.e
         relative = grown(exponent * products) + EXP_ERROR * unit * SPARE + adding
         return SumError(SPARE * relative, SPARE * lost, other)
+    products += of_rows
     largest = kernel.magnitude(norm)
     # (g <x, z> + r)^d: d factors, each at most g |x| |z| + |r|, and fewer than d products of them.
     factors = kernel.degree * (products + unit) if kernel.name == "poly" else math.inf
     return SumError(0.0, SPARE * (grown(factors) + adding) * largest, other)
+
+
+def distance_of_machines(layout: Layout, total: float) -> float:
+    """Return a bound of |w - w'| for the w of the vectors in a model file and that of the rows.
+
+    total: the sum of |beta|
+    """
+    kernel, (norm, _, length, moved) = layout.kernel, layout.sizes
+    return SPARE * total * kernel.steepness(norm) * (4 * FLOAT64_UNIT * length + 2 * moved)
 
 
 def offset_error(

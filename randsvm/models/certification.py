@@ -416,7 +416,7 @@ class Judge:
         rows, y, weights = model.rows(indptr, indices, values), block.y[part], block.weights[part]
         f, sizes = model.decision_and_sizes(rows.X, rows.extra)
         others = 0
-        if model.kernel.name == "rbf" and rows.extra.any():
+        if rows.extra.any():
             others = int(np.diff(indptr).max())
             if model.scaling is not None and model.seen is not None:
                 others = len(model.seen)
@@ -483,7 +483,11 @@ class Judge:
             length = norm**0.5
         # K has another factor for the features that the model does not have. Its exponent is a sum
         # of `others` terms.
-        of_rows = RowSizes(norm, X.shape[1] + 1 + others, length)
+        terms, scaling = X.shape[1] + others, self.model.scaling
+        of_rows = RowSizes(norm, terms + 1, length)
+        if scaling is not None:
+            # The vectors of the model are not moved.
+            of_rows = of_rows.after(scaling.rounding(length, terms, by_differences=True))
         error = sum_error(self.layout, of_rows, len(self.beta), sums=2 * len(totals))
         return error.of(np.abs(sizes), totals)
 

@@ -36,6 +36,7 @@ from randsvm.kernels.rounding import (
     WRITTEN,
     SumError,
     addition_error,
+    distance_of_machines,
     largest_offset,
     offset_error,
 )
@@ -280,7 +281,9 @@ def proven(
         * (WRITTEN * FLOAT64_UNIT + query.rescaling)
         * (terms + linear_size + u_size + largest_residuals)
     )
-    residual_error = largest_residuals - residuals + rounding + written
+    # The vectors of the model file are rounded rows: P is of their w, D of that of the rows.
+    apart = 0.0 if query.primal_only else distance_of_machines(layout, float(np.abs(beta).sum()))
+    residual_error = largest_residuals - residuals + rounding + written + apart**2 / 2
     # Step 3: P = D + sum r_i + b (t - sum beta) + tube (a - sum |beta|). A reduced machine has no
     # D: with losses in place of r_i and beta = 0, the first term is |w|^2 / 2.
     dual_beta = np.empty(0) if query.primal_only else beta

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, slices
+from randsvm.arrays import CsrMatrix, Matrix, slices, to_csr
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
@@ -73,9 +73,19 @@ def row_sizes(D: Dataset, layout: Layout) -> RowSizes:
             rows = D.chunk_matrix(shard)
             values = np.abs(rows.data[D.summary.features[rows.indices] != 0])
             return RowSizes(float(values.max(initial=0.0)), D.d)
-        return largest_sizes(layout.sizes_of(chunk.X) for chunk in D.chunks(shard))
+        return largest_sizes(sizes_of_rows(D, layout, chunk.X) for chunk in D.chunks(shard))
 
     return largest_sizes(D.map(of))
+
+
+def sizes_of_rows(D: Dataset, layout: Layout, X: Matrix) -> RowSizes:
+    """Return the sizes of some rows of D in a layout, with what their scaling rounds."""
+    sizes = layout.sizes_of(X)
+    # Features that a `mapping` computes in float32 are taken as they are.
+    if D.scaling is None or D.mapping is not None:
+        return sizes
+    terms, is_rbf = int(np.diff(to_csr(X).indptr).max(initial=0)), layout.kernel.name == "rbf"
+    return sizes.after(D.scaling.rounding(sizes.length, terms, is_rbf))
 
 
 def gram_of(D: Dataset, layout: Layout, points: Points, *, centred: bool) -> np.ndarray:

@@ -24,7 +24,12 @@ from randsvm.kernels.expansion import Expansion, centred_if_far, exact_layout, g
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import RowSizes, choose_layout
 from randsvm.parameters.svm import Problem
-from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS, kernel_centres, kernel_values
+from randsvm.svm.kernel_layout import (
+    MAX_MATRIX_ROWS,
+    kernel_centres,
+    kernel_values,
+    sizes_of_rows,
+)
 from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr
 from randsvm.svm.running_values import Added, Answer
 from randsvm.svm.scan import Scan
@@ -70,7 +75,7 @@ class KernelMatrix:
                 sample=self.X,
                 sizes=lambda layout: layout.sizes_of(self.X),
             )
-            sizes, self.K = self.exact_layout.sizes_of(self.X), gram(layout, self.X)
+            sizes, self.K = sizes_of_rows(D, self.exact_layout, self.X), gram(layout, self.X)
         self.exact_layout.sizes = sizes
         self._lock = Lock()
 

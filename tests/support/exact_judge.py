@@ -1,7 +1,8 @@
 """Judge a certificate by arithmetic that encloses the true P and D.
 
 The problem is that of the decimal numbers in the training file, the machine that of the decimal
-numbers in the model file. Both are read here, line by line; nothing of the package is used.
+numbers in the model file. Both are read here, line by line; nothing of the package is used. Scaled
+rows follow from the decimals of the file and the shift and factor in the trailer.
 Fractions hold all numbers but the kernel values of rbf and of large poly problems, which have a
 bound of their error. So P and D are known up to a radius, in one of three arithmetics:
 
@@ -16,6 +17,7 @@ said, without its bound, is above P of any machine; or if the gap is smaller tha
 """
 
 import decimal
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -44,11 +46,16 @@ ROOM = 1.001
 
 class Rows(NamedTuple):
     """Rows of a file. X : (n, d) of Decimal, of precomputed kernels the kernel values of each row;
-    labels: as written; weights : (n,) of Fraction."""
+    labels: as written; weights : (n,) of Fraction.
+
+    scaled : (n, d) float64, scaled rows as float64 arithmetic has them, by which the vectors of a
+    model are found; X is exact
+    """
 
     labels: list[str]
     weights: np.ndarray
     X: np.ndarray
+    scaled: np.ndarray | None = None
 
 
 class Machine(NamedTuple):
@@ -68,8 +75,11 @@ class Kernel(NamedTuple):
     degree: int = 3
 
 
-def read_rows(path: Path) -> Rows:
-    """Read svmlight rows whose features count from 1."""
+def read_rows(path: Path, row_weights: Path | None = None) -> Rows:
+    """Read svmlight rows whose features count from 1. row_weights: a file of weights, one a line.
+
+    Rows of weight 0 are left out.
+    """
     labels, weights, entries = [], [], []
     for line in path.read_text().splitlines():
         words = line.partition("#")[0].split()
@@ -80,8 +90,76 @@ def read_rows(path: Path) -> Rows:
         weights.append(Fraction(named.pop("cost", "1")))
         named.pop("0", None)
         entries.append({int(index): Decimal(value) for index, value in named.items()})
+    if row_weights is not None:
+        weights = list(map(Fraction, row_weights.read_text().split()))
     d = max((max(each, default=0) for each in entries), default=0)
-    return Rows(labels, _objects(weights), _dense(entries, d))
+    return _kept(Rows(labels, _objects(weights), _dense(entries, d)))
+
+
+def read_table(path: Path, target: str, weight: str | None = None) -> Rows:
+    """Read a CSV table without quotes. A column that has a text in it is one feature for each of
+    its texts, in the order of their code points."""
+    names, *lines = (line.split(",") for line in path.read_text().splitlines())
+    columns = dict(zip(names, zip(*lines, strict=True), strict=True))
+    labels = list(columns.pop(target))
+    weights = columns.pop(weight) if weight else ["1"] * len(labels)
+    features = []
+    for column in columns.values():
+        if all(map(_is_number, column)):
+            features.append(list(map(Decimal, column)))
+        else:
+            texts = sorted(set(column))
+            features += [[Decimal(int(value == text)) for value in column] for text in texts]
+    X = _objects([v for feature in features for v in feature]).reshape(len(features), -1).T
+    return _kept(Rows(labels, _objects(list(map(Fraction, weights))), X))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return Decimal(text).is_finite()
+    except decimal.InvalidOperation:
+        return False
+
+
+def _kept(rows: Rows) -> Rows:
+    """Return the rows whose weight is not 0."""
+    kept = rows.weights != 0
+    labels = [label for label, keep in zip(rows.labels, kept, strict=True) if keep]
+    return Rows(labels, rows.weights[kept], rows.X[kept])
+
+
+def read_trailer(path: Path) -> dict[str, Any]:
+    """Return the lines of a model's trailer, numbers as Decimal."""
+    words = (line.split(" ", 3) for line in path.read_text().splitlines())
+    lines = {line[2]: line[3] for line in words if line[:2] == ["#", "randsvm"]}
+    lines.pop("sha256", None)
+    return {
+        key: json.loads(value, parse_float=Decimal, parse_int=Decimal)
+        for key, value in lines.items()
+    }
+
+
+def scaled(rows: Rows, trailer: Mapping[str, Any]) -> Rows:
+    """Return rows as the scaling of a model makes them, without rounding; lengths of unit have 60
+    digits."""
+    X, x = rows.X, rows.X.astype(np.float64)
+    if trailer.get("scale") == "unit":
+        with decimal.localcontext(prec=60):
+            norms = _objects([sum((v * v for v in row), Decimal(0)).sqrt() for row in X])
+            norms[norms == 0] = Decimal(1)
+            return rows._replace(X=X / norms[:, None], scaled=x / norms.astype(np.float64)[:, None])
+    if "scale" not in trailer:
+        return rows
+    runs = (run.partition("-") for run in trailer["features"].split(","))
+    at = [k - 1 for a, _, b in runs for k in range(int(a), int(b or a) + 1)]
+    shift = np.full(X.shape[1], Decimal(0), dtype=object)
+    factor = shift.copy()
+    factor[at] = trailer["scale_factor"]
+    shift[at] = trailer.get("scale_shift") or shift[at]
+    steps = [(Fraction(s), Fraction(f)) for s, f in zip(shift, factor, strict=True)]
+    exact = [(Fraction(v) - s) * f for row in X for v, (s, f) in zip(row, steps, strict=True)]
+    near = (x - shift.astype(np.float64)) * factor.astype(np.float64)
+    return rows._replace(X=_objects(exact).reshape(X.shape), scaled=near)
 
 
 def read_model(path: Path, d: int) -> tuple[Kernel, Machine]:
@@ -534,13 +612,17 @@ def coefficients(
     """
     exact: dict[tuple[Any, ...], list[int]] = {}
     near: dict[tuple[Any, ...], list[int]] = {}
-    for i, x in enumerate(rows.X):
+    for i, x in enumerate(rows.X if rows.scaled is None else rows.scaled):
         exact.setdefault(tuple(x), []).append(i)
         near.setdefault(tuple(x.astype(np.float32)), []).append(i)
     wanted: dict[tuple[int, ...], list[Fraction]] = {}
     for z, coefficient in zip(machine.Z, machine.beta, strict=True):
         # Programs that write 8 digits, or float32 values, mean a row that is near.
         found = exact.get(tuple(z)) or near.get(tuple(z.astype(np.float32))) or []
+        if rows.scaled is not None:
+            z_near = z.astype(np.float64)
+            distances = np.abs(rows.scaled - z_near) / np.maximum(np.abs(z_near), TINY)
+            found = exact[tuple(rows.scaled[distances.max(axis=1).argmin()])]
         at = (int(z[0]) - 1,) if numbered else tuple(found)
         wanted.setdefault(at, []).append(coefficient)
     beta = problem.y * 0
@@ -744,17 +826,18 @@ def judge(
     stated: Mapping[str, Any],
     task: str,
     others: Sequence[Interval] = (),
+    read: Callable[[Path], Rows] = read_rows,
     **numbers: Any,
 ) -> Verdict | None:
     """Judge the certificate of a model; None: it has none.
 
-    stated: the trailer, or a record of events; others: P of further machines; numbers: as for
-    `problem_of`
+    stated: the trailer, or a record of events; others: P of further machines; read: reads the data;
+    numbers: as for `problem_of`
     """
     claim = said(stated)
     if claim is None:
         return None
-    rows = read_rows(data)
+    rows = scaled(read(data), read_trailer(model))
     kernel, machine = read_model(model, rows.X.shape[1])
     problem = problem_of(rows, task, machine.labels, **numbers)
     least = least_objective(problem, kernel, rows)

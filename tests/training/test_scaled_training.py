@@ -2,6 +2,7 @@
 
 import re
 
+import exact_judge
 import numpy as np
 import oracle
 import pytest
@@ -13,6 +14,9 @@ from oracle import write_rows
 from rows import Scaling, fitted_scaling, matrix_of, open_rows, scaled
 from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
+
+import randsvm
+from randsvm.parameters.run import CertifyParams
 
 DENSE = {
     "minmax": lambda: MinMaxScaler((-1, 1)),
@@ -215,3 +219,42 @@ def test_written_zeros_and_new_features_do_not_change_predictions(tmp_path, pred
     assert all(one == scores[0] for one in scores)
     said = predict(tmp_path / "new", learnt.model).err
     assert "ignored 400 values of 2 features that training never saw" in said
+
+
+# ---- the certificate ----------------------------------------------------------------------------
+
+CERTIFIED = {
+    "rbf": ("svc", "-g 10 -c 100", {"C": 100}),
+    "linear": ("svc", "-t linear -c 10", {"C": 10}),
+    "poly": ("svr", "-s svr -t poly -d 2 -g 1 -r 1 -c 10 -p 0.1", {"C": 10, "epsilon": "0.1"}),
+    "novelties": ("one-class", "-s one-class -g 1 -n 0.2", {"nu": "0.2"}),
+}
+
+
+def moments(path, rows):
+    """Write rows whose first feature is a time in seconds, and whose second is a year."""
+    rng = np.random.default_rng(0)
+    x, years = rng.normal(size=rows), rng.integers(1990, 2026, rows)
+    y = np.where(np.sin(3 * x) + rng.normal(size=rows) / 10 > 0, 1, -1)
+    lines = zip(y, x, years, strict=True)
+    path.write_text("".join(f"{label:+d} 1:{1.7e9 + v:.3f} 2:{t}\n" for label, v, t in lines))
+    return path
+
+
+@pytest.mark.parametrize("scaling", ["minmax", "standard", "unit"])
+@pytest.mark.parametrize("kind", CERTIFIED)
+def test_the_certificate_holds_for_the_decimals_of_the_file(tmp_path, kind, scaling):
+    task, words, numbers = CERTIFIED[kind]
+    path = moments(tmp_path / "data", 400)
+    learnt = learn("randsvm", path, tmp_path / "m", "--scale", scaling, *words.split())
+    assert learnt.metadata["certificate"] == "proven"
+    verdict = exact_judge.judge(path, learnt.model, learnt.metadata, task, **numbers)
+    assert not verdict.wrong
+    assert verdict.doubt < 0.01
+
+
+def test_the_certificate_of_a_scaled_model_holds_as_certify_finds_it(tmp_path):
+    path = moments(tmp_path / "data", 400)
+    learnt = learn("randsvm", path, tmp_path / "m", "--scale", "standard", "-g", 10, "-c", 100)
+    found = randsvm.certify(path, learnt.model, params=CertifyParams(C=100.0))
+    assert not exact_judge.judge(path, learnt.model, found._asdict(), "svc", C=100).wrong
