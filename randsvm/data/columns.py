@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from randsvm.decimals import NUMBER
+from randsvm.errors import quoted
 from randsvm.records import record
 
 Format = Literal["csv", "tsv", "parquet"]
@@ -17,6 +18,8 @@ Format = Literal["csv", "tsv", "parquet"]
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 # Columns of text that a message lists.
 MAX_COLUMNS = 20
+# More texts than this may be no categories.
+MANY_TEXTS = 20
 # Words, in any case, that stand for a missing number. A text is missing only if it is empty.
 MISSING_WORDS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
 
@@ -50,7 +53,8 @@ class TableOptions:
     values may be missing: a number becomes the mean of its column, a text has no category.
     group: name or number of the column of the groups of rows; None: there is none. categorical:
     names or numbers of columns whose numbers are categories, too. missing: more texts that stand
-    for a missing number. Lists are records of CSV.
+    for a missing number. Lists are records of CSV. keep_index: whether columns without a name and
+    the index of a frame of pandas are features.
     """
 
     format: Format
@@ -61,6 +65,7 @@ class TableOptions:
     group: str | None = None
     categorical: str = ""
     missing: str = ""
+    keep_index: bool = False
 
 
 @record
@@ -91,7 +96,7 @@ class Columns:
     format, header, label, fill : see TableOptions; columns : those of features, in the order of
     their features; others : the other columns of a training file with a header, such as the label:
     their positions from 0, ascending, and their names; missing : more texts that stand for a
-    missing number
+    missing number; index : names of the others that pandas wrote for the index of a frame
     """
 
     format: Format
@@ -101,6 +106,7 @@ class Columns:
     columns: tuple[Column, ...]
     others: tuple[tuple[int, str], ...] = ()
     missing: tuple[str, ...] = ()
+    index: tuple[str, ...] = ()
 
     def with_starts(self, zero_based: bool) -> Iterator[tuple[Column, int]]:
         """Yield each column and its first feature index."""
@@ -123,21 +129,29 @@ class Columns:
             for text in (column.categories or (None,))
         ]
 
-    def notice(self) -> str:
-        """Return the message about the columns of a training."""
+    def notices(self, rows: int) -> Iterator[str]:
+        """Yield the messages about the columns of a training with this number of rows."""
         texts = [one for one in self.columns if one.categories is not None]
         count = len(self.columns) - len(texts)
         found = f"{count} column{'s' * (count != 1)} of numbers"
-        if not texts:
-            return found
-        listed = [*map(str, texts[:MAX_COLUMNS]), *["..."] * (len(texts) > MAX_COLUMNS)]
-        return f"{found}; columns of text, with their numbers of categories: {', '.join(listed)}"
-
-    def are_names_numbers(self) -> bool:
-        """Return whether a header names all columns by numbers, as a row would."""
+        if texts:
+            listed = [*map(str, texts[:MAX_COLUMNS]), *["..."] * (len(texts) > MAX_COLUMNS)]
+            found += f"; columns of text, with their numbers of categories: {', '.join(listed)}"
+        yield found
+        if self.index:
+            which = ", ".join(map(quoted, self.index))
+            yield f"left out the index of a frame, column {which} (--keep-index makes it a feature)"
         names = [column.name for column in self.columns] + [name for _, name in self.others]
-        has_header = self.header and self.format in DELIMITERS
-        return has_header and all(NUMBER.fullmatch(name) for name in names)
+        number = next(filter(NUMBER.fullmatch, names), None)
+        if self.header and self.format in DELIMITERS and number is not None:
+            found = f"the first line names the columns, and {quoted(number)} is a number"
+            yield f"{found}: give --no-header if it is a row"
+        for column in texts:
+            if is_many(column.width, rows):
+                found = f"column {quoted(column.name)} has {column.width:,} texts in {rows:,} rows"
+                example = f"such as {quoted((column.categories or ('',))[0])}, each a category"
+                advice = "write numbers as 1234.5, or leave it out by --ignore-columns"
+                yield f"{found}, {example}: {advice}"
 
     def names_without_header(self) -> dict[int, tuple[list[str], str]]:
         """Return the names of the columns of a file without a header, by the number of its fields.
@@ -164,7 +178,7 @@ class Columns:
             for column in self.columns
         ]
         found = {**vars(self), "columns": columns}
-        optional = "others", "missing"
+        optional = "others", "missing", "index"
         return {key: found[key] for key in found if found[key] or key not in optional}
 
     @staticmethod
@@ -173,19 +187,21 @@ class Columns:
         try:
             columns, label = tuple(map(_column, found["columns"])), found["label"]
             given, missing = found.get("others", []), found.get("missing", [])
+            index = found.get("index", [])
             others = tuple(sorted((position, name) for position, name in given))
             width = len(columns) + len(others)
-            names = {column.name for column in columns} | {name for _, name in others}
+            names = {column.name for column in columns}
             valid = (
                 found["format"] in (*DELIMITERS, "parquet")
                 and isinstance(found["header"], bool)
                 and isinstance(found["fill"], bool)
                 and (label is None or isinstance(label, str))
                 and isinstance(given, list)
-                and isinstance(missing, list)
-                and all(isinstance(text, str) for text in missing)
+                and all(isinstance(texts, list) for texts in (missing, index))
+                and all(isinstance(text, str) for text in (*missing, *index))
                 and len(columns) > 0
-                and len(names) == width
+                and len(names) == len(columns)
+                and names.isdisjoint(name for _, name in others)
                 and all(isinstance(name, str) for _, name in others)
                 and all(type(position) is int and 0 <= position < width for position, _ in others)
                 and len({position for position, _ in others}) == len(others)
@@ -195,8 +211,8 @@ class Columns:
         except (TypeError, KeyError, ValueError):
             shown = str(found)[:40]
             raise ValueError(f"expected the columns of a table, found {shown}") from None
-        own = {"columns": columns, "others": others, "missing": tuple(missing)}
-        return Columns(found["format"], found["header"], label, found["fill"], **own)
+        given = found["format"], found["header"], label, found["fill"]
+        return Columns(*given, columns, others, tuple(missing), tuple(index))
 
 
 def _column(entry: dict[str, Any]) -> Column:
@@ -211,6 +227,11 @@ def _column(entry: dict[str, Any]) -> Column:
     if not isinstance(name, str) or (mean is not None and not math.isfinite(mean)):
         raise TypeError
     return Column(name, categories, None if mean is None else float(mean))
+
+
+def is_many(texts: int, rows: int) -> bool:
+    """Return whether a column has so many texts that they are hardly categories."""
+    return texts > MANY_TEXTS and 2 * texts > rows
 
 
 def format_of_name(path: str) -> str:

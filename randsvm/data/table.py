@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
@@ -97,6 +98,8 @@ DICTIONARY_BYTES = 1 << 25
 IS_NUMBER = rf"\A(?:{NUMBER.pattern})\z"
 # Values that show whether a column is likely to hold numbers.
 FIRST_VALUES = 2
+# The name that pandas gives to a column without one begins so.
+UNNAMED = "Unnamed: "
 # Characters around a value that are not part of it.
 BLANKS = " \t"
 
@@ -268,7 +271,8 @@ class _Table:
 
     names, kinds : of the columns, the types as pyarrow has them; first_row : the number of the
     first row; batches : yields a function for each batch that decodes the columns at some
-    positions, in ascending order; hint : the advice for a header that names no such column
+    positions, in ascending order; hint : the advice for a header that names no such column;
+    of_pandas : names of the columns of an index, as the metadata of pandas has them
     """
 
     name: str
@@ -277,6 +281,18 @@ class _Table:
     batches: Callable[[Sequence[int]], Iterator[Callable[[], _Batch]]]
     first_row: int = 1
     hint: str = ""
+    of_pandas: Sequence[str] = ()
+
+    @property
+    def index(self) -> list[int]:
+        """The positions of columns that pandas wrote for the index of a frame.
+
+        CSV gives them no name, and pandas reads such a column as `Unnamed: 0`.
+        """
+        of_index = "", *self.of_pandas
+        return [
+            at for at, name in enumerate(self.names) if name in of_index or name.startswith(UNNAMED)
+        ]
 
     def refused(self, problem: str, *hints: str, place: int = 0) -> DataError:
         """Return the error for a column or its name."""
@@ -427,7 +443,18 @@ def _frame(name: str, rows: Any) -> _Table:
     def read(places: Sequence[int], size: int) -> Iterable[Any]:
         return rows.select(places).to_batches(size)
 
-    return _Table(name, names, rows.schema.types, partial(_batches, name, names, read))
+    kinds, of_pandas = rows.schema.types, _index_names(rows.schema)
+    return _Table(name, names, kinds, partial(_batches, name, names, read), of_pandas=of_pandas)
+
+
+def _index_names(schema: Any) -> list[str]:
+    """Return the names of the columns that hold the index of a frame of pandas."""
+    try:
+        found = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+        # A range of numbers is an object: it has no column.
+        return [name for name in found if isinstance(name, str)]
+    except (KeyError, TypeError, ValueError):
+        return []
 
 
 def _parquet(path: str, stream: BinaryIO, watch: Watch) -> _Table:
@@ -468,7 +495,8 @@ def _parquet(path: str, stream: BinaryIO, watch: Watch) -> _Table:
                     watch(Progress("reading", size * done // metadata.num_rows, size, "B"))
                 yield batch
 
-    return _Table(name, names, [one.type for one in schema], partial(_batches, name, names, read))
+    kinds, of_pandas = [one.type for one in schema], _index_names(schema)
+    return _Table(name, names, kinds, partial(_batches, name, names, read), of_pandas=of_pandas)
 
 
 @contextmanager
@@ -693,17 +721,19 @@ def learn(
     """
     missing = tuple(text.strip(BLANKS) for text in fields_of(options.missing))
     learnt: dict[str, _Learnt] = {}
-    labels, left_out, rows, first = list[int](), list[int](), 0, None
+    labels, left_out, of_index, rows, first = list[int](), list[int](), list[str](), 0, None
     for path, watch in paths:
         with _opened(path, options.format, options.header, opener, watch, block_size) as table:
             # A number stands for a column of each file: those of all files have one name.
             labels = table.places([options.label], "--label-column")
             ignored = table.places(fields_of(options.ignored), "--ignore-columns")
             groups = table.places([options.group], "--group-column")
-            own = sorted({*labels, *ignored, *groups})
+            coded = table.places(fields_of(options.categorical), "--categorical-columns")
+            index = sorted({*table.index} - {*labels, *ignored, *groups, *coded})
+            index = [] if options.keep_index else index
+            own = sorted({*labels, *ignored, *groups, *index})
             if first is None:
-                first, left_out = table, own
-                coded = table.places(fields_of(options.categorical), "--categorical-columns")
+                first, left_out, of_index = table, own, [table.names[at] for at in index]
                 for at in set(coded) & set(left_out):
                     problem = f"names {quoted(table.names[at])}, which is no feature"
                     raise ParameterError(f"--categorical-columns {problem}")
@@ -728,6 +758,7 @@ def learn(
         columns=tuple(one.column(options.fill, missing, first.name) for one in learnt.values()),
         others=tuple((at, first.names[at]) for at in left_out if options.header),
         missing=missing,
+        index=tuple(of_index),
     )
 
 

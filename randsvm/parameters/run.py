@@ -186,6 +186,15 @@ class DataParams(Options):
         group=TABLE,
     )
 
+    keep_index: bool = option(
+        False,
+        Flag(),
+        "--keep-index",
+        help="Columns of a table without a name, and those that pandas wrote for the index of a "
+        "frame, are features, too; by default they are left out.",
+        group=TABLE,
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for flag in () if self.is_table else changed_flags(self, TABLE):

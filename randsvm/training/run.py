@@ -24,7 +24,7 @@ from randsvm import __version__, files
 from randsvm.arrays import to_csr
 from randsvm.data import dataset, row_weights
 from randsvm.data.classes import labelled_classes
-from randsvm.data.columns import Format, TableOptions
+from randsvm.data.columns import Format, TableOptions, is_many
 from randsvm.data.dataset import Dataset, Source, fitted_scaling, statistics_of
 from randsvm.data.in_memory import Arrays
 from randsvm.data.labels import label_values
@@ -38,6 +38,7 @@ from randsvm.errors import (
     OutputError,
     RandsvmError,
     TransferError,
+    quoted,
 )
 from randsvm.events import (
     Notice,
@@ -118,14 +119,8 @@ def load_rows(data: Source, params: KernelParams | SgdParams, job: Job) -> Datas
     load = dataset.load if job.resources.cluster is None else _load_on_cluster
     D = load(data, options, job.resources)
     if D.summary.columns is not None:
-        emit(Notice(D.summary.columns.notice()))
-        if D.summary.columns.are_names_numbers():
-            emit(
-                Notice(
-                    f"{joint_name(data)}: the first line names the columns, and all names are "
-                    "numbers: give --no-header if it is a row"
-                )
-            )
+        for text in D.summary.columns.notices(D.n):
+            emit(Notice(text))
     return D
 
 
@@ -199,6 +194,7 @@ def _table_options(
         how.group_column,
         how.categorical_columns or "",
         how.missing_values or "",
+        how.keep_index,
     )
 
 
@@ -440,6 +436,9 @@ def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
     remarks, K, scaling = [], len(trainer.labels), trainer.D.scaling
     if K > MANY_INTEGERS and isinstance(label_values(trainer.labels)[0], int):
         remarks.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
+    elif is_many(K, trainer.D.n):
+        found = f"{K:,} classes in {trainer.D.n:,} rows, such as {quoted(trainer.labels[0])}"
+        remarks.append(f"{found}: was -s svr, a regression with plain numbers as targets, meant?")
     if params.multiclass and K == 2:
         remarks.append(f"--multiclass {params.multiclass} has no effect with two classes")
     if scaling is not None and scaling.factor is not None and not scaling.stores_all:

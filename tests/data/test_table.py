@@ -3,8 +3,11 @@
 import bz2
 import csv
 import gzip
+import io
 import json
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -188,6 +191,97 @@ def test_booleans_are_the_same_texts_in_every_format_and_spelling(tmp_path, flag
         assert (tmp_path / "out").read_text().lower().split() == labels
 
 
+# ---- columns that are no features, and notes --------------------------------------------------
+
+
+def notices_of(data, **options):
+    """Train on a table; return the notices, and the names of its columns of features."""
+    found = []
+    trained = randsvm.train(
+        data,
+        **{"label_column": "y", "kernel": "linear", **options},
+        watch=lambda event: found.append(event.text) if isinstance(event, Notice) else None,
+    )
+    return found, [column.name for column in trained.model.columns.columns]
+
+
+def indexed(form, frame, path):
+    """Write a frame with its index, or return it as it is when read from such a file."""
+    if form == "parquet":
+        frame.to_parquet(path)
+    elif form == "arrow":
+        return pa.Table.from_pandas(frame)
+    elif form == "frame":
+        return pd.read_csv(io.StringIO(frame.to_csv()))
+    else:
+        frame.to_csv(path, sep="\t" if form == "tsv" else ",")
+    return path
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet", "arrow", "frame"])
+@pytest.mark.parametrize("levels", [1, 2])
+def test_the_index_of_a_frame_is_no_feature_and_noted(tmp_path, form, levels):
+    frame = pd.DataFrame({"a": np.arange(40.0), "y": ["p", "q"] * 20})
+    frame.index = [np.arange(40) * 7 + level for level in range(levels)]
+    data = indexed(form, frame, tmp_path / f"t.{form}")
+    notices, names = notices_of(data, model=tmp_path / "m")
+    assert names == ["a"]
+    assert len([text for text in notices if "index" in text and "--keep-index" in text]) == 1
+    trained = randsvm.load(str(tmp_path / "m"))
+    # Rows with the index, and rows without it, which is a range.
+    others = indexed(form, frame.reset_index(drop=True), tmp_path / f"other.{form}")
+    if isinstance(data, Path):
+        for rows in (data, others):
+            randsvm.predict(rows, str(tmp_path / "m"), tmp_path / rows.stem)
+        outputs = [(tmp_path / rows.stem).read_text() for rows in (data, others)]
+        assert outputs[0] == outputs[1]
+    else:
+        assert list(trained.predict(data)) == list(trained.predict(others))
+    if levels == 1 or form in ("parquet", "arrow", "frame"):
+        notices, names = notices_of(data, keep_index=True)
+        assert len(names) == 1 + levels and not any("index" in text for text in notices)
+
+
+def test_a_named_index_of_parquet_is_no_feature_unless_it_is_named(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(40.0), "y": ["p", "q"] * 20, "code": [1, 2, 2, 1] * 10})
+    path = tmp_path / "t.parquet"
+    frame.set_index("code").to_parquet(path)
+    notices, names = notices_of(path)
+    assert names == ["a"] and any("column 'code'" in text for text in notices)
+    assert notices_of(path, categorical_columns="code")[1] == ["a", "code"]
+    frame.set_index("y").to_parquet(path)
+    assert notices_of(path)[1] == ["a", "code"]
+
+
+def test_a_model_of_a_table_with_ignored_columns_without_names_is_read_again(tmp_path):
+    path, model = tmp_path / "t.csv", str(tmp_path / "m")
+    path.write_text("a,,,y\n" + "1,2,3,p\n2,3,5,q\n" * 20)
+    for options in ({"ignore_columns": "2,3"}, {}):
+        randsvm.train(path, model, label_column="y", kernel="linear", **options)
+        assert randsvm.predict(path, model, tmp_path / "out").rows == 40
+
+
+@pytest.mark.parametrize(
+    "lines, options, problem",
+    [
+        ("5.1,3.5,setosa\n4.9,3,setosa\n6,3,virginica\n", {"label_column": "3"}, "'5.1' is a num"),
+        ("a,b,y\n5.1,3.5,setosa\n4.9,3,setosa\n6,3,virginica\n", {}, ""),
+        (["x,y", *(f"${i},{'pq'[i % 2]}" for i in range(40))], {}, "40 texts in 40 rows"),
+        (["x,y", *(f"{i % 20}%,{'pq'[i % 2]}" for i in range(40))], {}, ""),
+        (["x,y", *(f"{i % 30}%,{'pq'[i % 2]}" for i in range(99))], {}, ""),
+        (["x,y", *(f"{i},${i}" for i in range(40))], {}, "40 classes in 40 rows, such as '$0'"),
+        (["x,y", *(f"{i},{i}" for i in range(40))], {}, "40 different numbers as classes"),
+    ],
+)
+def test_a_note_says_what_is_likely_a_mistake(tmp_path, lines, options, problem):
+    path = tmp_path / "t.csv"
+    path.write_text(lines if isinstance(lines, str) else "\n".join(lines))
+    notices, _ = notices_of(path, **options)
+    expected = [text for text in notices if problem in text] if problem else []
+    own = [text for text in notices if re.search("texts in|classes|is a number", text)]
+    assert own == expected and len(own) == bool(problem)
+
+
 def test_a_frame_with_objects_of_several_types_is_refused():
     frame = pd.DataFrame({"a": [True, "maybe"] * 10, "y": ["p", "q"] * 10})
     with pytest.raises(ContentError, match=r"<data frame>: expected .*column a"):
@@ -362,7 +456,6 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
         ("a,b\n1,p\n2,q\n", r"1:1: expected a column 'y', found 'a', 'b' \(--label-column; --no-h"),
         ("a;y\n1;p\n", "1:1: expected a column 'y', found 'a;y'"),
         ("a,a,y\n1,2,p\n", r"1:1: expected different names of .* 2 times \(--no-header if"),
-        ("a,,,y\n1,2,3,p\n", "1:1: expected different names of columns, found '' 2 times"),
         ("y\np\n", "1:1: expected a column of features"),
         ("", "1:1: expected a row, found an empty file"),
         ("a,y\n", r"1:1: expected rows after the names of the columns, found none \(--no-header"),
@@ -373,6 +466,12 @@ def test_an_error_has_its_place(tmp_path, text, place):
     path.write_text(text, newline="")
     assert_refused(rf"t\.csv:{place}", path)
     assert DataError.exit_code == 65
+
+
+def test_several_columns_without_a_name_are_no_features(tmp_path):
+    (tmp_path / "t.csv").write_text("a,,,y\n1,2,3,p\n")
+    message = r"1:1: expected different names of columns, found '' 2 times"
+    assert_refused(message, tmp_path / "t.csv", keep_index=True)
 
 
 def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path):
@@ -525,7 +624,7 @@ def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists), st.integers())
 def test_a_damaged_line_of_columns_is_refused(value, number):
-    for key in ("columns", "format", "label", "header", "fill", "others"):
+    for key in ("columns", "format", "label", "header", "fill", "others", "index"):
         columns = Column("a"), Column("b", ("u", "v"))
         others = (1, "y"), (3, "id")
         good = json.loads(json.dumps(Columns("csv", True, "y", False, columns, others).to_json()))
