@@ -69,11 +69,11 @@ def labelled(rng, n, classes):
     return y, X
 
 
-def text_of(labels, X, costs=None):
+def text_of(labels, X, costs=None, first=1):
     lines = []
     for k, (label, x) in enumerate(zip(labels, X, strict=True)):
         cost = "" if costs is None else f" cost:{costs[k]}"
-        features = "".join(f" {j}:{value:.12g}" for j, value in enumerate(x, 1) if value)
+        features = "".join(f" {j}:{value:.12g}" for j, value in enumerate(x, first) if value)
         lines.append(f"{label}{cost}{features}\n")
     return "".join(lines)
 
@@ -86,6 +86,9 @@ def sets():
     costs = np.round(rng.choice([0, 0.25, 1, 2.5], 160), 2)
     twice = np.repeat(X[:40], 4, axis=0)
     signs = [f"{2 * v - 1:+d}" for v in y]
+    # Six digits: such values are stored in fewer bytes than float64 numbers.
+    K = np.round(np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(2)), 6)
+    of_kernel = np.column_stack([np.arange(1, 161), K])
     return {
         "two": text_of(signs, X),
         "weighted": text_of(signs, X, costs),
@@ -95,6 +98,9 @@ def sets():
         "weighted targets": text_of(targets, X, costs),
         "equal rows": text_of(targets, twice),
         "equal rows of two": text_of(signs, twice),
+        "kernel": text_of(signs, of_kernel, first=0),
+        "kernel of three": text_of(three + 1, of_kernel, costs, first=0),
+        "kernel of targets": text_of(targets, of_kernel, costs, first=0),
         "far": text_of(signs, X * [1, 1000, 1] + [2020, 0, 0.5]),
     }
 
@@ -120,6 +126,13 @@ TRAININGS = {
     "nu-svr of equal rows": ("equal rows", "-s nu-svr -n 0.4 -c 3 -g 0.5"),
     "one-class": ("two", "-s one-class -n 0.3 -g 0.5"),
     "weighted one-class": ("weighted", "-s one-class -n 0.3 -g 0.5"),
+    "precomputed": ("kernel", "-t precomputed -c 2"),
+    "precomputed pairs": ("kernel of three", "-t precomputed -c 1 -w balanced"),
+    "precomputed rest": ("kernel of three", "osuna -t precomputed -c 1 --multiclass ovr"),
+    "precomputed svr": ("kernel of targets", "-s svr -t precomputed -c 5 -p 0.05"),
+    "precomputed one-class": ("kernel", "-s one-class -t precomputed -n 0.3"),
+    "precomputed nu-svc": ("kernel", "-s nu-svc -t precomputed -n 0.3"),
+    "precomputed nu-svr": ("kernel of targets", "-s nu-svr -t precomputed -n 0.3"),
     "osuna": ("two", "osuna -c 20 -g 0.7 --working-set 20"),
     "minmax": ("far", "--scale minmax -c 2 -g 0.7"),
     "standard": ("far", "--scale standard -c 2 -g 0.7"),

@@ -76,8 +76,12 @@ class FeatureMap(Protocol):
     def width(self) -> int:
         """Return the number of features that are computed."""
 
+    @property
+    def reads_numbers(self) -> bool:
+        """Return whether they are computed from the numbers of the file, not the stored values."""
+
     def values(self, X: CsrMatrix) -> np.ndarray:
-        """Return the features of each row, (m, width) float32, C-contiguous. X : (m, d) CSR."""
+        """Return the features of each row, (m, width), C-contiguous. X : (m, d) CSR."""
 
 
 class Dataset:
@@ -339,10 +343,11 @@ class Dataset:
     def _matrix(self, raw: RawChunk, *, exact: bool = True) -> CsrMatrix:
         """Return X of stored rows, scaled.
 
-        exact: whether X has the numbers of the file; otherwise, and where a `mapping` computes
-        float32 features, it has the stored values.
+        exact: whether X has the numbers of the file; otherwise, and where a `mapping` does not
+        read them, it has the stored values.
         """
-        values = numbers_of(raw.values) if exact and self.mapping is None else raw.values
+        exact = exact and (self.mapping is None or self.mapping.reads_numbers)
+        values = numbers_of(raw.values) if exact else raw.values
         shape = (len(raw.y), len(self.summary.features))
         X = CsrMatrix(values, self._columns(raw.indices), raw.indptr, shape)
         return X if self.scaling is None else self.scaling.apply(X)

@@ -253,6 +253,8 @@ class FeatureTransform:
     width : the number of columns of z(x), the components in order.
     """
 
+    reads_numbers = False
+
     def __init__(self, given: RandomMap) -> None:
         self.map, self.width = given, given.components
 

@@ -212,16 +212,18 @@ class Transcribed:
     """Ask for u of all rows and bounds of its error, and which are sums in float64: those of rows
     with coefficients and of rows whose rounding shows. The answers are [(3, m)] of each shard.
 
-    sharpened: has the query of the running values, and the sums in float64
+    query: of the running values. sharpened: has the sums in float64; None: the running values are
+    as good
     """
 
-    sharpened: Sharpened
+    query: ResidualQuery
+    sharpened: Sharpened | None
 
     def __call__(self, values: ShardValues) -> list[np.ndarray]:
         sharp = self.sharpened
-        _, rise, error = sharp.query.bounds(values)
+        _, rise, error = self.query.bounds(values)
         u, exact = values.u.copy(), (rise > 0) | (values.beta != 0)
-        if exact.any():
+        if exact.any() and sharp is not None:
             u[exact], sizes = sharp.expansion.values(values.rows[np.flatnonzero(exact)]).T
             error[exact] = sharp.error.of(np.abs(sizes), sharp.total)
         return [np.array([u, error, exact])]

@@ -111,6 +111,9 @@ class SelectedColumns:
 
     numbers: np.ndarray
 
+    # Kernel values are those of the file: a certificate is about them.
+    reads_numbers = True
+
     @property
     def width(self) -> int:
         return len(self.numbers)

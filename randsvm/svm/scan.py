@@ -371,9 +371,10 @@ class Scan(RunningValues):
     def transcript(self, solution: KernelSolution) -> np.ndarray:
         """Return u of all rows, bounds of its error, and which are sums in float64, (3, n)."""
         self.return_to(solution)
-        query = self._query(solution)
-        sharp = self._sharpened(solution, query, 0.0, with_dual=False)
-        return np.hstack(self.ask(Transcribed(sharp), "evaluating"))
+        query, sharp = self._query(solution), None
+        if self._can_sharpen:
+            sharp = self._sharpened(solution, query, 0.0, with_dual=False)
+        return np.hstack(self.ask(Transcribed(query, sharp), "evaluating"))
 
     def sums_of(self, solution: KernelSolution) -> tuple[np.ndarray, float]:
         """Return u of the support vectors in float64, and a bound of its error."""
@@ -381,7 +382,10 @@ class Scan(RunningValues):
         assert points is not None
         layout, added = self.kernel_layout.in_float64, NOTHING_ADDED.after(beta)
         error = self._error(layout, added)(layout.sizes).of(added.total, added.total)
-        return Expansion(layout, points.X, beta).values(points.X), error
+        # With a precomputed kernel the rows of the data have the values, and the centres do not.
+        is_precomputed = layout.kernel.name == "precomputed"
+        X = self.D.points(solution.rows).X if is_precomputed else points.X
+        return Expansion(layout, points.X, beta).values(X), error
 
     def step_to(self, solution: KernelSolution | None) -> Step:
         """Return the step from the current coefficients to a solution, and leave u as it is.
