@@ -13,13 +13,31 @@ cdef extern from *:
     #include <stdio.h>
     #include <string.h>
 
-    /* Iterations of this thread's last solve: solves may run in parallel. */
-    static __thread int solver_iterations = 0;
+    /* Iterations of the solve of this package that runs in this thread, or ran last; whether one
+       runs. Solves may run in parallel. */
+    static __thread int solver_iterations = 0, solver_runs = 0;
 
+    static void begin_solve(void)
+    {
+        solver_iterations = 0;
+        solver_runs = 1;
+    }
+
+    static int end_solve(void)
+    {
+        solver_runs = 0;
+        return solver_iterations;
+    }
+
+    /* LIBSVM has one print function, which nobody can read. So this one stays, and prints for other
+       callers what LIBSVM prints by default. */
     static void read_iterations(const char *text)
     {
         const char *found = strstr(text, "#iter = ");
-        if (found != NULL)
+        if (!solver_runs) {
+            fputs(text, stdout);
+            fflush(stdout);
+        } else if (found != NULL)
             sscanf(found, "#iter = %d", &solver_iterations);
     }
 
@@ -58,7 +76,8 @@ cdef extern from *:
             out[j] += (v[0] * a[j] + v[1] * b[j]) + (v[2] * c[j] + v[3] * d[j]);
     }
     """
-    int solver_iterations
+    void begin_solve() noexcept nogil
+    int end_solve() noexcept nogil
     void read_iterations(const char *text) noexcept nogil
     void interleave(const float *a, const float *b, const int *index, double *out,
                     long n) noexcept nogil
@@ -74,9 +93,14 @@ cdef extern from *:
 READ_ITERATIONS = <uintptr_t> &read_iterations
 
 
-def iterations():
-    """Return the number of iterations of the last solve in this thread."""
-    return solver_iterations
+def begin():
+    """Read what LIBSVM prints in this thread from here on."""
+    begin_solve()
+
+
+def end():
+    """Stop reading; return the number of iterations."""
+    return end_solve()
 
 
 def lay_out(const float[:, ::1] K, const int[::1] index, double[:, :, ::1] values):

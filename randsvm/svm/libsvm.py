@@ -265,18 +265,20 @@ def _solve(
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")
         # The print function is global in LIBSVM; the default prints to stdout, among the results.
         svm.libsvm.svm_set_print_string_function(_read_iterations())
+        _solver.begin()
         handle = svm.libsvm.svm_train(problem, parameter)
+        iterations = _solver.end()
         try:
-            return _copied(handle.contents, variables)
+            return _copied(handle.contents, variables, iterations)
         finally:
             svm.libsvm.svm_free_and_destroy_model(ctypes.pointer(handle))
 
     return run_in_daemon_thread(solve, "solving", (memory, pointers, labels))
 
 
-def _copied(model: Any, variables: int) -> TrainedSvm:
+def _copied(model: Any, variables: int, iterations: int) -> TrainedSvm:
     """Return a copy of LIBSVM's model."""
-    classes, iterations = model.nr_class, _solver.iterations()
+    classes = model.nr_class
     moving = 2 * variables if model.param.svm_type == EPSILON_SVR else variables
 
     def array(pointer: Any, dtype: type, count: int) -> np.ndarray:

@@ -1,8 +1,11 @@
 """Test rows given to LIBSVM without copies: the bits of results are those of its bindings."""
 
+import ctypes
+
 import numpy as np
 import oracle
 import pytest
+from libsvm import svm
 from rows import Points
 from scans import problem
 from scipy import sparse
@@ -64,3 +67,14 @@ def test_kernel_values_beyond_float32_are_refused():
     with pytest.raises(ParameterError, match="scale the features"):
         check_values(points_of(y, X * 1e20), problem("linear"))
     check_values(points_of(y, X * 1e20), problem("rbf"))
+
+
+def test_later_solves_of_the_caller_print_as_before(capfd):
+    """The print function is one for all users of the library in a process."""
+    y, X = oracle.two_gaussians(60)
+    found, asked = svm.svm_problem(y, X), svm.svm_parameter("-t 0")
+    train_with_libsvm_kernel(points_of(y, X), problem(), 1e-3)
+    assert capfd.readouterr().out == ""
+    model = svm.libsvm.svm_train(found, asked)
+    svm.libsvm.svm_free_and_destroy_model(ctypes.pointer(model))
+    assert "optimization finished" in capfd.readouterr().out
