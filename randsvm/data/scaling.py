@@ -15,6 +15,8 @@ from randsvm.records import record
 # Rows that write fewer than this share of their features are sparse, and so is a feature that is
 # not 0 in fewer than this share of the rows: scaling leaves its zeros zero.
 SPARSE = 0.5
+# A feature that spreads less counts as constant: squares of its deviations underflow.
+SMALLEST_SPREAD = 1e-150
 
 
 @record
@@ -74,9 +76,9 @@ class Scaling:
     """x_j becomes (x_j - shift_j) factor_j, or for unit x becomes x / |x|.
 
     minmax: to [-1, 1], as svm-scale does; standard: to mean 0 and variance 1. shift, factor : (d,)
-    float64; zeros of a feature with shift 0 stay zeros; shift None: all are 0. A constant feature
-    has the factor 0. Rows are computed in float64, clipped to the range of float32, and converted
-    to the dtype that they had.
+    float64; zeros of a feature with shift 0 stay zeros; shift None: all are 0. A feature that is
+    constant, or spreads less than SMALLEST_SPREAD, has the factor 0. Rows are computed in float64,
+    clipped to the range of float32, and converted to the dtype that they had.
     """
 
     name: str
@@ -97,8 +99,8 @@ class Scaling:
         else:
             middle = found.mean
             half = np.sqrt(found.squares / found.n)
-        # Do not test the deviation: rounding leaves about 1e-17 for a constant feature.
-        constant = found.high == found.low
+        # The deviation does not suffice: rounding leaves about 1e-17 for a constant feature.
+        constant = (found.high == found.low) | (half < SMALLEST_SPREAD)
         factor = np.where(constant, 0.0, 1 / np.where(constant, 1.0, half))
         return Scaling(name, np.where(centred, middle, 0.0) if centred.any() else None, factor)
 

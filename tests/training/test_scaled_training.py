@@ -48,7 +48,7 @@ def huge_means():
 
 def fitted(name, X, centred, pieces):
     """Fit a scaling to several parts of the rows."""
-    parts = [csr(part.astype(np.float32)) for part in np.array_split(X, pieces)]
+    parts = [csr(part) for part in np.array_split(X, pieces)]
     return fitted_scaling(name, parts, np.full(6, centred))
 
 
@@ -56,7 +56,8 @@ def fitted(name, X, centred, pieces):
 @pytest.mark.parametrize("name", ["minmax", "standard"])
 @pytest.mark.parametrize("X", [some_rows(1.0), some_rows(0.6), huge_means()])
 def test_dense_rows_are_scaled_as_scikit_learn_does(name, X, pieces):
-    scaled = fitted(name, X, True, pieces).apply(csr(X.astype(np.float32)))
+    rows = X.astype(np.float32)
+    scaled = fitted(name, rows, True, pieces).apply(csr(rows))
     assert scaled.dtype == np.float32
     assert scaled.toarray() == pytest.approx(DENSE[name]().fit_transform(X), rel=1e-5, abs=1e-6)
 
@@ -84,6 +85,21 @@ def test_scaled_values_beyond_float32_are_clipped():
     for shift in (np.zeros(2), None):
         scaled = Scaling("minmax", shift, np.array([1e30, 2.0])).apply(X)
         assert scaled.toarray().tolist() == [[largest, 2.0], [-largest, 1.0]]
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("name", ["minmax", "standard"])
+def test_features_of_tiny_spreads_are_scaled_or_count_as_constant(name, centred):
+    """Squares below 1e-308 underflow."""
+    spreads = np.array([1e-30, 1e-140, 1e-155, 1e-170, 1e-290, 1e-320])
+    X = some_rows(1.0) * spreads
+    with np.errstate(all="raise", under="ignore"):
+        scaled = fitted(name, X, centred, 2).apply(csr(X)).toarray()
+    assert np.isfinite(scaled).all()
+    expected = DENSE[name] if centred else SPARSE[name]
+    large = X[:, :2] / spreads[:2]
+    assert scaled[:, :2] == pytest.approx(expected().fit_transform(large), rel=1e-5, abs=1e-6)
+    assert (scaled[:, 2:] == 0).all()
 
 
 # ---- models -------------------------------------------------------------------------------------
