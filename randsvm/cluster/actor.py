@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from randsvm.data.chunks import Store
 from randsvm.data.shard_executor import Change, Executor, Shard, StateCell
+from randsvm.errors import RandsvmError
 from randsvm.events import Waiting, emit, listener, listening, silent
 from randsvm.parallel import Cancelled, ThreadPool
 
@@ -73,11 +74,18 @@ class Actor:
     def handle(self, message: bytes) -> bytes:
         """Return the pickled reply to a pickled Request: whether it succeeded, the reports or the
         error, and what the actor holds."""
-        result: Any
         try:
-            succeeded, result = True, self._do(pickle.loads(message))
+            return self._reply(True, self._do(pickle.loads(message)))
         except Exception as error:  # noqa: BLE001 - the client raises it
-            succeeded, result = False, error
+            # Some errors cannot be pickled, and others cannot be made again from their pickles.
+            try:
+                reply = self._reply(False, error)
+                pickle.loads(reply)
+            except Exception:  # noqa: BLE001
+                reply = self._reply(False, RandsvmError(f"{type(error).__name__}: {error}"))
+            return reply
+
+    def _reply(self, succeeded: bool, result: Any) -> bytes:
         held = {key: dict(numbers) for key, numbers in list(self.held.items())}
         return pickle.dumps((succeeded, result, held), 5)
 

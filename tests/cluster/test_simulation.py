@@ -29,7 +29,7 @@ from simulated_cluster import SimulatedCluster, simulate_clusters
 
 import randsvm
 from randsvm import Arrays, api
-from randsvm.errors import ClusterError, ParameterError, SpillError
+from randsvm.errors import ClusterError, ParameterError, RandsvmError, SpillError
 from randsvm.events import Waiting, emit, listening
 
 PRIME = 1_000_003
@@ -336,6 +336,37 @@ def test_a_reply_that_cannot_be_read_leaves_its_worker_free(cluster):
             pytest.raises(ValueError, match="no number"),
         ):
             view.executor.call(Unreadable)
+        local, remote = queried(D)
+    assert remote == local
+
+
+class Unsendable:
+    """A result that cannot be pickled."""
+
+    def __reduce__(self):
+        raise TypeError("no pickle")
+
+
+class OddError(Exception):
+    """An error that cannot be made again from its pickle."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} {second}")
+
+
+def odd():
+    raise OddError("no", "pickle")
+
+
+@pytest.mark.parametrize(
+    ("work", "kind", "words"),
+    [(Unsendable, TypeError, "no pickle"), (odd, RandsvmError, "OddError: no pickle")],
+)
+def test_a_worker_whose_reply_cannot_be_pickled_is_not_lost(cluster, work, kind, words):
+    cluster, D = cluster
+    with at_most(cluster, 40.0):
+        with D.executor.replicated(D) as view, pytest.raises(kind, match=words):
+            view.executor.call(work)
         local, remote = queried(D)
     assert remote == local
 
