@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Reals: TypeAlias = NDArray[np.floating[Any]]
-_Singles: TypeAlias = NDArray[np.float32]
 _Doubles: TypeAlias = NDArray[np.float64]
 _Integers: TypeAlias = NDArray[np.int32]
 _Places: TypeAlias = NDArray[np.uint16]
@@ -29,11 +28,12 @@ def sparse_rbf(
     K: _Reals | None = None, beta: _Reals | None = None, u: _Doubles | None = None,
     widest: int = 512,
 ) -> None: ...  # fmt: skip
+def exponentials(K: _Reals, widest: int = 512) -> None: ...
 def mirror(K: _Reals, begin: int, end: int) -> None: ...
-def sort_into_cells(x: _Singles, w: int, places: _Places) -> None: ...
+def sort_into_cells(x: _Reals, w: int, places: _Places) -> None: ...
 def add_sums_of_cells(
-    panels: _Singles, places: _Places, z: _Singles, columns: _Singles, beta: _Singles,
-    limit: float, u: _Doubles, widest: int = 512,
+    panels: _Reals, places: _Places, z: _Reals, columns: _Reals, beta: _Reals,
+    limit: float, gamma: float, u: _Doubles, widest: int = 512,
 ) -> int: ...  # fmt: skip
 def squared_distances(
     x_starts: _Integers, x_columns: _Integers, x_values: _Reals,

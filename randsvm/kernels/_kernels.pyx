@@ -29,25 +29,25 @@ cdef extern from "_rbf.h":
         void *K
         long centres, stride
     void run_rbf(const rbf_work *it, int is_double, int widest) noexcept nogil
-
-cdef extern from "_cells.h":
+    void run_exponentials(void *x, long count, int is_double, int widest) noexcept nogil
     const int CELL
     const int CELL_GROUP
     const int MOST
     const int LANES
     ctypedef struct cells:
         long m, d, w
-        const float *panels
+        const void *panels
         const uint16_t *places
         long centres, stride
-        const float *z
-        const float *columns
-        float limit
-    void _sort_cells "sort_cells"(
-        const float *x, long stride, long w, uint16_t *places, long n, float *sums, float *keys
+        const void *z
+        const void *columns
+        double limit, gamma
+    void run_sort(
+        const void *x, long stride, long w, uint16_t *places, long n, void *room, int is_double
     ) noexcept nogil
-    long _add_cells "add_cells"(
-        int columns, const cells *it, const float *beta, double *u, float *room, int widest
+    long run_cells(
+        const cells *it, int columns, const void *beta, double *u, void *room, int is_double,
+        int widest
     ) noexcept nogil
 
 # The number of centres in a panel, and the largest number of columns in a call.
@@ -171,6 +171,22 @@ def sparse_rbf(
     _run(&it, panels, K, beta, u, widest)
 
 
+def exponentials(real[:, :] K, int widest=512):
+    """Replace each exponent by its value e^K_ij, or 1 where rounding has made it positive.
+
+    K : (m, k), the values of a row are adjacent. Errors are below 2 units in the last place, and
+    values below e^-86 of float32, or e^-708 of float64, become 0.
+    """
+    cdef Py_ssize_t i
+    if K.shape[1] and K.strides[1] != sizeof(real):
+        raise ValueError("expected adjacent values in a row of K")
+    if K.shape[0] == 0 or K.shape[1] == 0:
+        return
+    with nogil:
+        for i in range(K.shape[0]):
+            run_exponentials(&K[i, 0], K.shape[1], sizeof(real) == 8, widest)
+
+
 def mirror(real[:, ::1] K, int begin, int end):
     """Set K[j, i] = K[i, j] for begin <= i < end and j > i. K : (m, m)."""
     cdef Py_ssize_t m = K.shape[0], first, i, j
@@ -183,31 +199,32 @@ def mirror(real[:, ::1] K, int begin, int end):
                     K[j, i] = K[i, j]
 
 
-def sort_into_cells(const float[:, ::1] x, int w, uint16_t[::1] places):
+def sort_into_cells(const real[:, ::1] x, int w, uint16_t[::1] places):
     """Sort places (row numbers of x) so that CELL_ROWS consecutive ones are neighbours in space.
 
     x : (m, w or more), of which the first w features count; places : (m,), 0 ... m - 1 on entry,
     m <= 65,536.
     """
-    cdef float *room
+    cdef void *room
     if places.shape[0] != x.shape[0] or x.shape[0] > 1 << 16 or x.shape[1] < w:
         raise ValueError("expected x and places of shapes that fit")
     if x.shape[0] == 0 or w == 0:
         return
-    room = <float *> malloc((2 * w + x.shape[0]) * sizeof(float))
+    room = malloc((2 * w + x.shape[0]) * sizeof(real))
     if room is NULL:
         raise MemoryError
     with nogil:
-        _sort_cells(&x[0, 0], x.shape[1], w, &places[0], x.shape[0], room, room + 2 * w)
+        run_sort(&x[0, 0], x.shape[1], w, &places[0], x.shape[0], room, sizeof(real) == 8)
         free(room)
 
 
 def add_sums_of_cells(
-    const float[:, :, ::1] panels, const uint16_t[::1] places, const float[:, ::1] z,
-    const float[:, ::1] columns, const float[:, ::1] beta, float limit, double[:, ::1] u,
-    int widest=512,
+    const real[:, :, ::1] panels, const uint16_t[::1] places, const real[:, ::1] z,
+    const real[:, ::1] columns, const real[:, ::1] beta, double limit, double gamma,
+    double[:, ::1] u, int widest=512,
 ):
-    """Compute u[i, c] += sum_j beta[j, c] exp(<x_i, z_j>) over the centres near the cell of x_i.
+    """Compute u[i, c] += sum_j beta[j, c] K_ij over the centres near the cell of x_i; K_ij: see
+    dense_rbf.
 
     These are the centres whose squared distance from the box of the cell is below `limit`. Return
     the number of kernel values in the sums.
@@ -218,7 +235,7 @@ def add_sums_of_cells(
     dense_rbf.
     """
     cdef cells it
-    cdef float *room
+    cdef void *room
     cdef long values
     cdef Py_ssize_t m = places.shape[0], d = panels.shape[1], w = columns.shape[0]
     cdef Py_ssize_t centres = z.shape[0]
@@ -233,12 +250,14 @@ def add_sums_of_cells(
     it.m, it.d, it.w = m, d, w
     it.panels, it.places = &panels[0, 0, 0], &places[0]
     it.centres, it.stride = centres, columns.shape[1]
-    it.z, it.columns, it.limit = &z[0, 0], &columns[0, 0], limit
-    room = <float *> malloc(w * (MOST + 2 * CELL_GROUP + 2) * sizeof(float))
+    it.z, it.columns, it.limit, it.gamma = &z[0, 0], &columns[0, 0], limit, gamma
+    room = malloc(w * (MOST + 2 * CELL_GROUP + 2) * sizeof(real))
     if room is NULL:
         raise MemoryError
     with nogil:
-        values = _add_cells(beta.shape[1], &it, &beta[0, 0], &u[0, 0], room, widest)
+        values = run_cells(
+            &it, beta.shape[1], &beta[0, 0], &u[0, 0], room, sizeof(real) == 8, widest
+        )
         free(room)
     return values
 

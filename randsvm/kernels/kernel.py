@@ -6,8 +6,14 @@ import math
 
 import numpy as np
 
+from randsvm.arrays import FLOAT64_UNIT
+from randsvm.kernels._kernels import exponentials
 from randsvm.parameters.svm import Problem
 from randsvm.records import record
+
+# The largest rounding error of an exponent from float64 products of rows. If the error may be
+# larger, the exponent is computed from differences, which takes several times as long.
+ROUNDING = 5e-13
 
 
 def _power(block: np.ndarray, degree: int) -> None:
@@ -60,11 +66,9 @@ class Kernel:
         return np.full(len(norms), 0.0 if self.name == "linear" else self.coef0)
 
     def finish(self, block: np.ndarray) -> None:
-        """Turn arguments into kernel values, in place."""
+        """Turn arguments into kernel values, in place. block : (m, k), rows of adjacent values."""
         if self.name == "rbf":
-            # Rounding can make an argument positive, and its exp overflow.
-            np.minimum(block, 0.0, out=block)
-            np.exp(block, out=block)
+            exponentials(block)
         elif self.name == "poly":
             _power(block, self.degree)
         elif self.name == "sigmoid":
@@ -92,8 +96,13 @@ class Kernel:
             return self.degree * math.sqrt(self.gamma * max(1.0, self.magnitude(norm)))
         return math.sqrt(2 * self.gamma) if self.name == "rbf" else 1.0
 
+    def has_exact_products(self, norm: float) -> bool:
+        """Return whether float64 products of rows with |x|^2 up to `norm` make exponents as exact
+        as differences of features."""
+        return self.magnitude(norm) * FLOAT64_UNIT <= ROUNDING
+
     def diagonal(self, norms: np.ndarray) -> np.ndarray:
         """Return K(x, x) of m rows, (m,). norms : (m,) float64, |x|^2."""
         values: np.ndarray = self.scale * norms + self.left(norms) + self.right(norms)
-        self.finish(values)
+        self.finish(values[None])
         return values

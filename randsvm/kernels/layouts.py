@@ -48,7 +48,7 @@ from randsvm.kernels._kernels import (
     sparse_rbf,
     squared_distances,
 )
-from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.kernel import ROUNDING, Kernel
 
 # A float32 block of 256 x 1,024 kernel values is 1 MB: it stays in the L2 cache between the
 # matrix product, the in-place function and the sum.
@@ -56,13 +56,13 @@ BLOCK_ROWS = 256
 BLOCK_CENTRES = 1024
 # A float64 block of a symmetric matrix: 512 kB.
 GRAM_ROWS = 256
-# The largest rounding error of an exponent from float64 products of rows. If the error may be
-# larger, the exponent is computed from differences, which takes several times as long.
-ROUNDING = 5e-13
 # Up to this number of features, compiled sums of RBF are faster than matrix product, exp and
 # product: measured 2.8 times at 2 features, 1.8 at 200, 1.6 at 800, as fast at 1,600. They are
 # still 1.6 times as fast for PANEL_COLUMNS sums over the same values, and slower for 50.
 PANEL_FEATURES = 1024
+# With more features than this, products are faster than differences in float64: measured with AVX2
+# 16 and 11 ns a kernel value with 128 features, 148 and 73 ns with 1,176.
+DIFFERENCES = 64
 # With fewer features than this, sums go over all features, even if rows have few nonzeros.
 MIN_FEATURES = 16
 # Most rows of one call of compiled sums; fewer with many features: LAID_OUT values (4 MB in
@@ -140,17 +140,27 @@ class Layout:
 
     @property
     def in_float64(self) -> Layout:
-        """The layout of the same rows with values and sums in float64."""
+        """The layout of the same rows with values and sums in float64, for some rows."""
         if self.dtype is np.float64:
             return self
         kind, centre, sizes = type(self), self.centre, self.sizes
-        # Float64 layouts of dense rbf need no centre, so their norms are those of rows in the file.
         if self.is_dense and self.kernel.name == "rbf":
-            kind, centre = Nonzeros if self.has_few_nonzeros else Dense, None
-            sizes = sizes._replace(norm=sizes.length**2)
+            # Differences of features need no centre, so norms are those of rows in the file.
+            exact = sizes._replace(norm=sizes.length**2)
+            if self.has_few_nonzeros:
+                kind, centre, sizes = Nonzeros, None, exact
+            elif sizes.terms > DIFFERENCES and self.kernel.has_exact_products(sizes.norm):
+                kind = Blocks
+            else:
+                kind, centre, sizes = Dense, None, exact
         layout = kind(self.kernel, np.float64, centre)
         layout.sizes = sizes
         return layout
+
+    @property
+    def of_all_in_float64(self) -> Layout:
+        """The layout of the same rows in float64, for sums over all rows."""
+        return self.in_float64
 
     def additions(self, centres: int, sums: int) -> int:
         """Return the most additions that a kernel value goes through in the precision of the layout
@@ -453,8 +463,7 @@ class Dense(Compiled):
 class Nonzeros(SparseRows, Compiled):
     """Rows of rbf with few nonzeros: compiled code reads only these of a row.
 
-    In float64 exponents are sums of products, not of differences: their rounding must be below
-    ROUNDING.
+    In float64 exponents are sums of products, not of differences: see `Kernel.has_exact_products`.
     """
 
     group = SPARSE_PANELS
@@ -480,6 +489,9 @@ class Nonzeros(SparseRows, Compiled):
 # cell only if it is nearer to the cell's bounding box than a limit: the values that are left out
 # are below exp(-cutoff).
 
+# RBF values below exp(-CUT) are left out of float32 sums, below exp(-EXACT_CUT) of float64 sums:
+# rounding changes the sums by more.
+CUT, EXACT_CUT = 20.0, 40.0
 # The largest numbers of rows and of dense values that are sorted into cells together. A chunk has
 # at most SLICE_ROWS rows.
 SLICE_ROWS = 8192
@@ -492,10 +504,10 @@ PROFITABLE = 0.8
 
 
 class Cells(Dense):
-    """Dense float32 rows of rbf, sorted into cells: values below exp(-cutoff) may be left out.
+    """Dense rows of rbf, sorted into cells: values below exp(-cutoff) may be left out.
 
     A block of rows is (order, panels): the position of each row before sorting, (m,) uint16; the
-    augmented features of 32 rows side by side, (m / 32 rounded up, d + 2, 32) float32.
+    features of 32 rows side by side, (m / 32 rounded up, d, 32), in float32 d + 2 augmented ones.
     """
 
     def __init__(
@@ -504,6 +516,16 @@ class Cells(Dense):
         super().__init__(kernel, dtype, centre)
         # Rounding moves the limit of a distance a little.
         self.cutoff, self.left_out = cutoff, math.exp(1 - cutoff)
+
+    @property
+    def of_all_in_float64(self) -> Layout:
+        # Of few rows from all over D no cell is small.
+        layout = self.in_float64
+        if layout is self or self.has_few_nonzeros:
+            return layout
+        cells = Cells(self.kernel, np.float64, layout.centre, EXACT_CUT)
+        cells.sizes = layout.sizes
+        return cells
 
     def additions(self, centres: int, sums: int) -> int:
         return min(centres, CELL_ADDITIONS)
@@ -524,10 +546,10 @@ class Cells(Dense):
         """Return the augmented centres, their features by columns, and columns of beta."""
         assert beta is not None
         m, w = Z.shape
-        columns = np.zeros((w, -(-m // LANES) * LANES), np.float32)
+        columns = np.zeros((w, -(-m // LANES) * LANES), self.dtype)
         columns[:, :m] = self.centred(Z).T
-        flat = beta.reshape(m, -1).astype(np.float32)
-        return self.augmented_centres(Z), columns, flat
+        flat: np.ndarray = beta.reshape(m, -1).astype(self.dtype)
+        return self.columns_of_panels(Z, np.float64), columns, flat
 
     def add(self, u: np.ndarray, rows: Any, centres: Any) -> None:
         self.add_near(u, rows, centres)
@@ -540,7 +562,7 @@ class Cells(Dense):
         limit = self.cutoff / self.kernel.gamma if self.kernel.gamma > 0 else np.inf
         for at in slices(beta.shape[1], PANEL_COLUMNS):
             some, own = np.zeros((len(u), at.stop - at.start)), np.ascontiguousarray(beta[:, at])
-            kept = add_sums_of_cells(panels, order, z, columns, own, limit, some)
+            kept = add_sums_of_cells(panels, order, z, columns, own, limit, self.kernel.gamma, some)
             u[:, at] += some
         return kept
 
@@ -575,24 +597,25 @@ def choose_layout(
     sizes: Callable[[Layout], RowSizes] | None = None,
     reads_nonzeros: bool = False,
     profits: Callable[[Cells], bool] | None = None,
-    cutoff: float = np.inf,
+    cutoff: float = CUT,
 ) -> Layout:
     """Return the fastest layout that is accurate enough.
 
     size: the numbers of rows, features and nonzeros. dtype: float32 if it is accurate, or float64.
     sample: some rows, for the centre of a float32 layout. sizes: returns the sizes of all rows in a
     layout; None: every layout is accurate. reads_nonzeros: whether Nonzeros may be chosen.
-    profits: whether Cells with the cutoff are faster than Dense; None: they are not chosen.
+    profits: whether Cells are faster than Dense; None: they are not chosen. cutoff: of Cells in
+    float32.
     """
 
     def is_accurate(layout: Layout) -> bool:
         if sizes is None:
             return True
         layout.sizes = sizes(layout)
-        error = kernel.magnitude(layout.sizes.norm)
+        norm = layout.sizes.norm
         if layout.dtype is np.float32:
-            return error * FLOAT32_UNIT < FLOAT32_LIMIT
-        return error * FLOAT64_UNIT <= ROUNDING
+            return kernel.magnitude(norm) * FLOAT32_UNIT < FLOAT32_LIMIT
+        return kernel.has_exact_products(norm)
 
     d, is_rbf, is_single = size[1], kernel.name == "rbf", dtype is np.float32
     few_nonzeros = is_rbf and reads_nonzeros and has_few_nonzeros(*size)
@@ -610,13 +633,15 @@ def choose_layout(
             usual = usual_values(sample) if is_single and sample is not None else None
             return Nonzeros(kernel, dtype, usual)
         if not is_single:
-            return Dense(kernel, dtype)
+            layout = Blocks(kernel, dtype)
+            is_wide = d > DIFFERENCES and sizes is not None
+            return layout if is_wide and is_accurate(layout) else Dense(kernel, dtype)
         centre = None if sample is None else column_sums(sample) / max(sample.shape[0], 1)
         layout = (Dense if d <= PANEL_FEATURES else Blocks)(kernel, dtype, centre)
     if is_single and not is_accurate(layout):
-        return layout.in_float64
+        layout, is_single = layout.in_float64, False
     if isinstance(layout, Dense) and profits is not None and d > 0:
-        in_cells = Cells(kernel, dtype, layout.centre, cutoff)
+        in_cells = Cells(kernel, layout.dtype, layout.centre, cutoff if is_single else EXACT_CUT)
         in_cells.sizes = layout.sizes
         layout = in_cells if profits(in_cells) else layout
         layout.has_few_nonzeros = few_nonzeros and is_accurate(Nonzeros(kernel, np.float64))
@@ -626,10 +651,10 @@ def choose_layout(
 def prefers_dense(n: int, d: int, nnz: int) -> bool:
     """Return whether dense blocks are faster: few features, or rows with many nonzeros.
 
-    Measured per kernel value: a dense product takes about d / 50 ns, a sparse one a few ns for
-    every feature that two rows share.
+    Measured per kernel value, with AVX2: a dense product takes about d / 35 ns, a sparse one 4 ns
+    and 1 ns for every feature that two rows share.
     """
-    return d <= 64 or (d <= 4096 and nnz > 0.02 * n * d)
+    return d <= 64 or (d <= 4096 and nnz > 0.05 * n * d)
 
 
 def has_few_nonzeros(n: int, d: int, nnz: int) -> bool:

@@ -32,8 +32,6 @@ from randsvm.records import record
 # rows (268 MB) as LIBSVM reads them. LIBSVM solves these rows from precomputed values, and a
 # precomputed kernel is checked to be positive semidefinite (1 to 2 s).
 MAX_MATRIX_ROWS = 4096
-# RBF values below exp(-CUT) are left out of float32 sums: rounding changes the sums by more.
-CUT = 20.0
 
 
 def kernel_layout_of(D: Dataset, problem: Problem, sample: Points, float64: bool) -> Layout:
@@ -57,7 +55,7 @@ def kernel_layout_of(D: Dataset, problem: Problem, sample: Points, float64: bool
     else:
         layout = choose_layout(
             kernel, size, np.float32, sample=sample.X, sizes=sizes, reads_nonzeros=True,
-            profits=profits, cutoff=CUT,
+            profits=profits,
         )  # fmt: skip
     # The choice did not need the sizes: they are still the default.
     if layout.sizes is Layout.sizes:

@@ -456,18 +456,25 @@ class RunningValues:
     def refine(self) -> None:
         """Compute u in float64, and continue in float64."""
         if self.kernel_layout.dtype is np.float32:
-            self.kernel_layout = self.kernel_layout.in_float64
+            self.kernel_layout = self.kernel_layout.of_all_in_float64
             self.values.change(ShardValues.release_rows)
             self.continue_from(self.beta)
 
     def repeat_in_float64(self) -> bool:
         """Compute u in float64, and continue in the precision of the layout; return False if u is a
-        sum in float64 already."""
+        sum in float64 already.
+
+        If u was computed in float64 one pass ago, stay in float64: float32 is too coarse for each
+        scan, and sums from scratch cost more than changes.
+        """
         layout = self.kernel_layout
         if layout.dtype is np.float64 or not self.added.centres:
             return False
+        if self.added.exact_centres and self.added.passes <= 2:
+            self.refine()
+            return True
         try:
-            self.kernel_layout = layout.in_float64
+            self.kernel_layout = layout.of_all_in_float64
             self.continue_from(self.beta)
         finally:
             self.kernel_layout = layout

@@ -298,7 +298,7 @@ class Scan(RunningValues):
         other = 0.0
         if exact_centres:
             # Step 2 of docs/certificate.md: these terms go through all later additions, too.
-            exact = layout.in_float64
+            exact = layout.of_all_in_float64
             of_exact = bound(exact, exact.sizes, exact_centres + centres)
             other = of_exact.of(exact_total, exact_total)
         return partial(bound, layout, centres=centres, other=other)

@@ -1,5 +1,12 @@
 """Layouts, sums and random features of randsvm.kernels, which tests compare with references."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
 from randsvm.kernels import layouts, random_features
 from randsvm.kernels._kernels import (
     CELL_ROWS,
@@ -18,10 +25,38 @@ from randsvm.kernels.layouts import (
     SLICE_ROWS,
     Blocks,
     Cells,
+    Compiled,
     Dense,
+    Layout,
     Nonzeros,
     SparseBlocks,
     usual_values,
 )
 from randsvm.kernels.random_features import RandomMap
 from randsvm.kernels.rounding import SumError, largest_offset, sum_error
+
+
+@contextmanager
+def counted_values() -> Iterator[list[float]]:
+    """Yield a list to which each sum of kernel values, and each matrix of them, adds the number of
+    values that it computes. A value in float64 counts as two."""
+    counts: list[float] = []
+
+    def counting(function: Callable[..., Any], size: Callable[..., int]) -> Any:
+        def counted(self: Layout, *args: Any) -> Any:
+            found = function(self, *args)
+            counts.append(size(found, *args) * (2 if self.dtype is np.float64 else 1))
+            return found
+
+        return counted
+
+    def pairs(_: Any, u: np.ndarray, rows: Any, centres: Any) -> int:
+        return len(u) * centres[-1].shape[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for of in (Layout, Compiled):
+            patch.setattr(of, "add", counting(of.add, pairs))
+        kept = counting(Cells.add_near, lambda found, u, *_: found)
+        patch.setattr(Cells, "add_near", kept)
+        patch.setattr(Layout, "gram", counting(Layout.gram, lambda K, *_: K.size // 2))
+        yield counts

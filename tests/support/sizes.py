@@ -17,7 +17,10 @@ CONSTANTS = {
     "averaged_chunks": ["algorithms.sgd.GROUP_CHUNKS"],
     "batch_rows": ["data.batches.BATCH_ROWS"],
     "breakpoints": ["svm.offset.MAX_BREAKPOINTS"],
+    "audit_share_of_tolerance": ["svm.running_values.MAX_ERROR_OF_TOLERANCE"],
+    "audit_share_of_violation": ["svm.running_values.MAX_ERROR_OF_VIOLATION"],
     "cache_end_bytes": ["data.cache.END"],
+    "cell_share": ["kernels.layouts.PROFITABLE"],
     "coarse_rows": ["training.search.COARSE_ROWS"],
     "connecting_seconds": ["cluster.connection.CONNECTING_SECONDS"],
     "data_bytes": ["parameters.run.Resources.data_bytes"],
@@ -28,6 +31,7 @@ CONSTANTS = {
         "training.subtasks.MAX_MATRIX_ROWS",
     ],
     "drawn_share": ["svm.scan.MOST_DRAWN"],
+    "float32_limit": ["kernels.layouts.FLOAT32_LIMIT"],
     "few_loose": ["svm.scan.FEW_LOOSE"],
     "gram_rows": ["svm.subproblem.MAX_MATRIX_ROWS"],
     "inner_set_rows": ["algorithms.randsvm.FROM_ROWS"],
@@ -44,6 +48,8 @@ CONSTANTS = {
     "search_share": ["training.run.SEARCH_TIME"],
     "side_by_side_rows": ["training.subtasks.SIDE_BY_SIDE_ROWS"],
     "silence_seconds": ["cluster.workers.SILENCE_SECONDS"],
+    "sparse_features": ["kernels.layouts.MIN_FEATURES"],
+    "split_rows": ["svm.blocks.MIN_SPLIT_ROWS"],
 }
 # Functions with the argument block_size.
 READERS: dict[str, list[Any]] = {
