@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -44,6 +45,9 @@ def run(command: Callable[..., object], name: str) -> NoReturn:
     gc.set_threshold(100_000)
     # pyarrow's own allocators keep tens of megabytes of freed memory for each thread.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    # Warnings of libraries are for programmers, who ask for them by PYTHONWARNINGS.
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
     if sys.stderr is None:  # the caller closed it (2>&-)
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
     _leave(_exit_code(command, name))

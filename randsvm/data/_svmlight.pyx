@@ -424,7 +424,7 @@ cdef bint is_label(Text p, Py_ssize_t length, bint unlabelled) noexcept nogil:
 
 
 cdef bint read_number_label(Text p, Text stop, bint unlabelled, double *value) noexcept nogil:
-    """Read a label that is a number; return False unless it is a finite float64.
+    """Read a label that is a number; return False unless it is within float32.
 
     `?` is read as nan if unlabelled rows are allowed.
     """
@@ -438,7 +438,7 @@ cdef bint read_number_label(Text p, Text stop, bint unlabelled, double *value) n
     if unsigned_number(p, &number) != stop:
         return False
     value[0] = SIGN[negative] * to_float64(number, p)
-    return -MAX_DOUBLE <= value[0] <= MAX_DOUBLE
+    return -MAX_FLOAT <= <float> value[0] <= MAX_FLOAT
 
 
 # ---- the file ---------------------------------------------------------------------------------

@@ -229,8 +229,10 @@ def _labels(arrays: Arrays, n: int, options: ParseOptions) -> tuple[np.ndarray, 
     _check_length("y", y, n)
     if options.labels == "number":
         targets = y.astype(np.float64)
-        if not np.isfinite(targets).all():
-            raise ContentError("y: expected finite targets, found NaN or infinity")
+        with np.errstate(over="ignore"):
+            is_finite = np.isfinite(targets.astype(np.float32)).all()
+        if not is_finite:
+            raise ContentError("y: expected targets within float32 (3.4e38), found others or NaN")
         return targets, ()
     if arrays.classes is not None:
         return y.astype(np.float64), label_texts(arrays.classes)

@@ -414,7 +414,8 @@ def _label_problem(token: bytes, labels: Labels) -> str:
         (text.count(",") > 1, "label index:value ... with spaces between them (is it a CSV file?)"),
         ("," in text, "one label"),
         (text == UNLABELLED, "a label (unlabelled rows are for prediction only)"),
-        (NOT_FINITE.fullmatch(text) or NUMBER.fullmatch(text), "a finite label"),
+        (NOT_FINITE.fullmatch(text), "a finite label"),
+        (NUMBER.fullmatch(text), "a label within float32 (3.4e38)"),
         (labels == "class", "a label without control characters"),
         (True, "a number as label"),
     )

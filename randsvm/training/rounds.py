@@ -514,7 +514,9 @@ class Rounds:
         lacks_margin = stopped.reason is StopReason.NO_MARGIN and best.last.certified
         if lacks_margin or (is_solved and self.least_norm is not None and not SV.has_margin):
             between = "" if self.subtask.is_only else f" between {self.subtask.name}"
-            raise InfeasibleError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
+            problem = f"nu-svc finds no margin{between}: the classes overlap too much for this nu"
+            advice = "raise nu; if none helps, use another kernel, or C in place of nu"
+            raise InfeasibleError(f"{problem} ({advice})")
         return SV
 
     def _scans(self) -> Scans:

@@ -1,5 +1,6 @@
 """What a command imports before it begins, which is most of the time of a small run."""
 
+import os
 import subprocess
 import sys
 
@@ -93,3 +94,13 @@ def test_an_import_of_the_commands_changes_no_setting_of_the_process():
         "assert before == (gc.get_threshold(), dict(os.environ))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("variable, found", [("", ""), ("default", "UserWarning: odd")])
+def test_warnings_of_libraries_are_for_those_who_ask_for_them(variable, found):
+    code = "import warnings; from randsvm.cli.process import run\n"
+    code += "run(lambda prog_name: warnings.warn('odd'), 'randsvm-train')"
+    environment = {**os.environ, "PYTHONWARNINGS": variable}
+    words = [sys.executable, "-c", code]
+    ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert found in ended.stderr and bool(found) == bool(ended.stderr)

@@ -118,3 +118,15 @@ def test_values_that_no_file_can_hold_are_refused_with_their_place(X, y, message
     with pytest.raises(ContentError, match=message) as caught, open_rows(Arrays(X, y)):
         pass
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("task", ["svr", "nu-svr"])
+def test_targets_are_within_float32(task):
+    """Squares of larger ones are beyond float64, where numpy warns."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = X[:, 0] / np.abs(X[:, 0]).max()
+    options = {"task": task, "gamma": 0.5, "probability": True}
+    near = randsvm.train(randsvm.Arrays(X, 3e38 * y), epsilon=1e37, **options)
+    assert np.isfinite(near.predict(X)).all()
+    with pytest.raises(ContentError, match="y: expected targets within float32"):
+        randsvm.train(randsvm.Arrays(X, 3.5e38 * y), **options)

@@ -84,8 +84,9 @@ def read_label(token: bytes, labels: str, unlabelled: bool) -> bytes | float:
             raise RefusedError
         return b"?" if labels == "class" else float("nan")
     if labels == "number":
-        if not NUMBER.fullmatch(token) or abs(float(token)) == float("inf"):
+        if not NUMBER.fullmatch(token):
             raise RefusedError
+        float32(float(token))  # refuses labels beyond float32
         return float(token)
     if NOT_FINITE.fullmatch(token) or any(byte < 32 or byte in b":,\x7f" for byte in token):
         raise RefusedError

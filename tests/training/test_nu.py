@@ -7,6 +7,7 @@ from learning import learn, read_log
 from libsvm.svmutil import svm_train
 from scipy import sparse
 
+import randsvm
 from randsvm.errors import ContentError
 
 
@@ -18,6 +19,15 @@ def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path):
     with pytest.raises(ContentError, match="no margin"):
         learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.1, "-t", 0, "--gap", 1e-3)
     assert read_log(tmp_path / "m.jsonl")[-1]["event"] == "failed"
+
+
+@pytest.mark.parametrize("nu", [0.1, 0.9])
+def test_rows_that_have_both_labels_are_refused_with_advice_for_any_nu(nu):
+    """A larger nu does not help here."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    data = randsvm.Arrays(np.vstack([X, X]), np.repeat([1, -1], 40))
+    with pytest.raises(ContentError, match=r"no margin.*; if none helps, use another kernel"):
+        randsvm.train(data, task="nu-svc", nu=nu, gamma=1)
 
 
 # ---- many rows at C, and working sets that are a small part of them ------------------------------
