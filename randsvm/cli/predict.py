@@ -24,7 +24,7 @@ DATA = Option(
     "Compare the predictions of the rows of this file.",
 )
 # Options of PredictParams that say how the columns of a table are read.
-TABLE_OPTIONS = ("format", "no_header")
+TABLE_OPTIONS = ("format", "no_header", "delimiter")
 
 
 @click.group(

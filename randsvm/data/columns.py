@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from randsvm.decimals import NUMBER
 from randsvm.errors import quoted
+from randsvm.parameters.option import Delimiter
 from randsvm.records import record
 
 Format = Literal["csv", "tsv", "parquet"]
@@ -54,7 +55,8 @@ class TableOptions:
     group: name or number of the column of the groups of rows; None: there is none. categorical:
     names or numbers of columns whose numbers are categories, too. missing: more texts that stand
     for a missing number. Lists are records of CSV. keep_index: whether columns without a name and
-    the index of a frame of pandas are features.
+    the index of a frame of pandas are features. delimiter: the character between the fields of a
+    text format, or AUTO; empty: that of the format.
     """
 
     format: Format
@@ -66,6 +68,7 @@ class TableOptions:
     categorical: str = ""
     missing: str = ""
     keep_index: bool = False
+    delimiter: str = ""
 
 
 @record
@@ -96,7 +99,8 @@ class Columns:
     format, header, label, fill : see TableOptions; columns : those of features, in the order of
     their features; others : the other columns of a training file with a header, such as the label:
     their positions from 0, ascending, and their names; missing : more texts that stand for a
-    missing number; index : names of the others that pandas wrote for the index of a frame
+    missing number; index : names of the others that pandas wrote for the index of a frame;
+    delimiter : of the first training file, empty if it is that of the format
     """
 
     format: Format
@@ -107,6 +111,12 @@ class Columns:
     others: tuple[tuple[int, str], ...] = ()
     missing: tuple[str, ...] = ()
     index: tuple[str, ...] = ()
+    delimiter: str = ""
+
+    @property
+    def separator(self) -> str:
+        """The character between the fields of a text."""
+        return self.delimiter or DELIMITERS.get(self.format, ",")
 
     def with_starts(self, zero_based: bool) -> Iterator[tuple[Column, int]]:
         """Yield each column and its first feature index."""
@@ -178,7 +188,7 @@ class Columns:
             for column in self.columns
         ]
         found = {**vars(self), "columns": columns}
-        optional = "others", "missing", "index"
+        optional = "others", "missing", "index", "delimiter"
         return {key: found[key] for key in found if found[key] or key not in optional}
 
     @staticmethod
@@ -187,7 +197,7 @@ class Columns:
         try:
             columns, label = tuple(map(_column, found["columns"])), found["label"]
             given, missing = found.get("others", []), found.get("missing", [])
-            index = found.get("index", [])
+            index, delimiter = found.get("index", []), found.get("delimiter", "")
             others = tuple(sorted((position, name) for position, name in given))
             width = len(columns) + len(others)
             names = {column.name for column in columns}
@@ -196,6 +206,7 @@ class Columns:
                 and isinstance(found["header"], bool)
                 and isinstance(found["fill"], bool)
                 and (label is None or isinstance(label, str))
+                and (delimiter == "" or delimiter in [*Delimiter.CHARACTERS])
                 and isinstance(given, list)
                 and all(isinstance(texts, list) for texts in (missing, index))
                 and all(isinstance(text, str) for text in (*missing, *index))
@@ -212,7 +223,7 @@ class Columns:
             shown = str(found)[:40]
             raise ValueError(f"expected the columns of a table, found {shown}") from None
         given = found["format"], found["header"], label, found["fill"]
-        return Columns(*given, columns, others, tuple(missing), tuple(index))
+        return Columns(*given, columns, others, tuple(missing), tuple(index), delimiter)
 
 
 def _column(entry: dict[str, Any]) -> Column:

@@ -271,8 +271,9 @@ def reader_of(
     with table.opener_of(paths, tmpdir) as opener:
         columns = table.learn(with_progress(paths, emit), options.table, threads, opener)
         group = options.table.group
+        read = partial(table.read_blocks, columns=columns, opener=opener)
         keep = () if group is None else (group,)
-        yield partial(table.read_blocks, columns=columns, opener=opener, keep=keep), columns
+        yield partial(read, keep=keep, delimiter=options.table.delimiter), columns
 
 
 def read_files(

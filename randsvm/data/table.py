@@ -25,7 +25,7 @@ from contextlib import (
 )
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import numpy as np
@@ -60,6 +60,7 @@ from randsvm.decimals import BOOLEANS, NUMBER, folded
 from randsvm.errors import ContentError, DataError, ParameterError, quoted, shortened
 from randsvm.events import Progress, Watch, silent
 from randsvm.parallel import ThreadPool
+from randsvm.parameters.option import AUTO
 from randsvm.records import record
 
 try:
@@ -98,6 +99,12 @@ DICTIONARY_BYTES = 1 << 25
 IS_NUMBER = rf"\A(?:{NUMBER.pattern})\z"
 # Values that show whether a column is likely to hold numbers.
 FIRST_VALUES = 2
+# Bytes of the beginning of a text, and its records, that show its delimiter and its decimals.
+HEAD, FIRST_RECORDS = 1 << 16, 20
+# A comma comes last, as it may also be in numbers.
+TAB, LIKELY_DELIMITERS = "\t", "\t;|,"
+# A number with a point as a field between semicolons.
+POINT = re.compile(rb'(?:^|[;\r\n])[ \t"]*[+-]?[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?[ \t"]*[;\r\n]')
 # The name that pandas gives to a column without one begins so.
 UNNAMED = "Unnamed: "
 # Characters around a value that are not part of it.
@@ -170,12 +177,14 @@ class _Batch:
 
     rows : their number; arrays : columns by their positions, see `_plain`; names : of all columns;
     faults : for each column the first row that is refused, if there is one
+    decimal_comma : whether numbers have commas in place of points
     """
 
     rows: int
     arrays: dict[int, Any]
     names: Sequence[str]
     faults: list[_Fault] = field(default_factory=list)
+    decimal_comma: bool = False
 
     def refuse(self, place: int, bad: np.ndarray, expected: str, hint: str = "") -> None:
         """Refuse the first of the rows that are bad, (m,) bool, in a column."""
@@ -213,35 +222,42 @@ class _Batch:
             self.arrays[place] = self.arrays[place].dictionary_encode()
         return self.arrays[place]
 
+    def _with_points(self, array: Any) -> Any:
+        """Return texts in which numbers have points; those with points are no numbers then."""
+        if not self.decimal_comma:
+            return array
+        return compute.replace_substring(compute.replace_substring(array, ".", ";"), ",", ".")
+
     def numbers(self, places: Sequence[int], missing: Sequence[str] = ()) -> np.ndarray:
         """Return columns as numbers, (columns, m) float64; nan : missing, or another text.
 
         Numbers outside the range of float32 are refused. missing : see TableOptions
         """
         values = np.empty((len(places), self.rows))
-        groups: dict[Any, list[int]] = {}
+        groups: dict[Any, dict[int, Any]] = {}
         for at, place in enumerate(places):
             array = self.arrays[place]
             is_number = not types.is_dictionary(array.type)
             if types.is_string(array.type):
+                array = self._with_points(array)
                 # pyarrow makes a message for each text that is no number, which takes long.
                 first = filter(None, array[:FIRST_VALUES].to_pylist())
                 is_number = NUMBER.fullmatch(next(first, "")) is not None
             if is_number:
-                groups.setdefault(array.type, []).append(at)
+                groups.setdefault(array.type, {})[at] = array
                 continue
             array = self._encoded(place)
-            numbers = np.append(_numbers(array.dictionary), np.nan)
+            numbers = np.append(_numbers(self._with_points(array.dictionary)), np.nan)
             values[at] = numbers[_numpy(array.indices, NO_CODE)]
         # Each call of pyarrow takes longer than the numbers of a short column.
         for members in groups.values():
-            arrays, found = [self.arrays[places[at]] for at in members], None
+            arrays, found = list(members.values()), None
             with suppress(pyarrow.ArrowInvalid):
                 found = _numpy(pyarrow.concat_arrays(arrays)).reshape(len(members), -1)
             # pyarrow reads inf, too, a text that may stand for a missing number.
             if found is None or (types.is_string(arrays[0].type) and np.isinf(found).any()):
                 found = np.array(list(map(_numbers, arrays)))
-            values[members] = found
+            values[list(members)] = found
         if missing:
             values[np.isin(values, _floats(missing))] = np.nan
         with np.errstate(over="ignore"):
@@ -255,6 +271,8 @@ def _is_missing(text: str, missing: Sequence[str]) -> bool:
     """Return whether a text stands for a missing number, as MISSING_WORDS do in any case."""
     if text.lower() in MISSING_WORDS or text in missing:
         return True
+    # A decimal comma may be in the place of the point.
+    text = text.replace(",", ".")
     return NUMBER.fullmatch(text) is not None and float(text) in _floats(missing)
 
 
@@ -272,7 +290,8 @@ class _Table:
     names, kinds : of the columns, the types as pyarrow has them; first_row : the number of the
     first row; batches : yields a function for each batch that decodes the columns at some
     positions, in ascending order; hint : the advice for a header that names no such column;
-    of_pandas : names of the columns of an index, as the metadata of pandas has them
+    of_pandas : names of the columns of an index, as the metadata of pandas has them; delimiter : of
+    the fields of a text
     """
 
     name: str
@@ -282,6 +301,7 @@ class _Table:
     first_row: int = 1
     hint: str = ""
     of_pandas: Sequence[str] = ()
+    delimiter: str = ""
 
     @property
     def index(self) -> list[int]:
@@ -385,9 +405,18 @@ def opener_of(paths: Sequence[str], tmpdir: str | None) -> Iterator[Opener]:
 
 @contextmanager
 def _opened(
-    path: str, format_: Format, header: bool, opener: Opener, watch: Watch, block_size: int
+    path: str,
+    format_: Format,
+    delimiter: str,
+    header: bool,
+    opener: Opener,
+    watch: Watch,
+    block_size: int,
 ) -> Iterator[_Table]:
-    """Open a table and read the names of its columns. Raises DataError."""
+    """Open a table and read the names of its columns. delimiter : see TableOptions
+
+    Raises DataError.
+    """
     if isinstance(path, Frame):
         rows = path.rows
         try:
@@ -403,7 +432,7 @@ def _opened(
     with ExitStack() as stack:
         stream = stack.enter_context(opener(path))
         if format_ != "parquet":
-            yield _delimited(path, format_, header, stream, watch, block_size)
+            yield _delimited(path, format_, delimiter, header, stream, watch, block_size)
             return
         if not (hasattr(stream, "raw") and stream.seekable()):
             # The names of the columns are at the end of the file, which a decompressor reaches only
@@ -510,13 +539,22 @@ def _parquet_errors(name: str) -> Iterator[None]:
 
 
 def _delimited(
-    path: str, format_: Format, header: bool, stream: BinaryIO, watch: Watch, block_size: int
+    path: str,
+    format_: Format,
+    delimiter: str,
+    header: bool,
+    stream: BinaryIO,
+    watch: Watch,
+    block_size: int,
 ) -> _Table:
     """Return the table of a text. Its first row has the names, or as many fields as the others."""
-    name, delimiter = files.display_name(path), DELIMITERS[format_]
+    name, delimiter = files.display_name(path), delimiter or DELIMITERS[format_]
     size = max(1, block_size // NARROW)
 
     def ends(text: np.ndarray, size: int) -> int:
+        nonlocal delimiter
+        if delimiter == AUTO:
+            delimiter = _likely_delimiter(text[:size], DELIMITERS[format_])
         return end_of_records(text, size, ord(delimiter))
 
     texts = pieces(stream, path, lambda: size, LONGEST_ROW, watch, end_of_records=ends)
@@ -528,6 +566,7 @@ def _delimited(
     fields, row = _first_record(first, delimiter, name, other_format)
     size = min(max(size, WIDE_ROWS * len(",".join(fields))), block_size)
     names = fields if header else [str(i + 1) for i in range(len(fields))]
+    decimal_comma = delimiter == ";" and not POINT.search(first[:HEAD].tobytes())
 
     def batches(places: Sequence[int]) -> Iterator[Callable[[], _Batch]]:
         own_names = list(map(str, range(len(names))))
@@ -538,6 +577,7 @@ def _delimited(
             names=names,
             places=places,
             delimiter=delimiter,
+            decimal_comma=decimal_comma,
             named=pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=LONGEST_ROW + block_size, column_names=own_names
             ),
@@ -557,7 +597,25 @@ def _delimited(
 
     kinds = [pyarrow.string()] * len(names)
     hint = "--no-header if the first line is a row" * header
-    return _Table(name, names, kinds, batches, row + int(header), hint)
+    other = _likely_delimiter(first[: -len(PADDING)], delimiter)
+    if len(fields) == 1 and other != delimiter:
+        hint = f"--delimiter {'tab' if other == TAB else repr(other)} if it divides the fields"
+    first_row = row + int(header)
+    return _Table(name, names, kinds, batches, first_row, hint, delimiter=delimiter)
+
+
+def _likely_delimiter(text: np.ndarray, default: str) -> str:
+    """Return the delimiter that divides the first records into as many fields each, if one does."""
+    head = files.decoded(text[:HEAD].tobytes())
+    for delimiter in LIKELY_DELIMITERS:
+        with suppress(csv.Error):
+            records = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter)
+            widths = [len(one) for one in islice(filter(None, records), FIRST_RECORDS)]
+            # The last record may be cut.
+            whole = widths[:-1] if len(text) > HEAD and len(widths) < FIRST_RECORDS else widths
+            if whole and min(whole) == max(whole) > 1:
+                return delimiter
+    return default
 
 
 @contextmanager
@@ -590,6 +648,7 @@ def _parsed(
     names: Sequence[str],
     places: Sequence[int],
     delimiter: str,
+    decimal_comma: bool,
     named: Any,
     strings: Any,
 ) -> _Batch:
@@ -621,7 +680,7 @@ def _parsed(
         faults.append((0, len(names) - 1, problem))
     batches = found.to_batches()
     arrays = dict(zip(places, batches[0].columns, strict=True)) if batches else no_rows
-    return _Batch(found.num_rows, arrays, names, faults)
+    return _Batch(found.num_rows, arrays, names, faults, decimal_comma)
 
 
 # ---- the columns of a training ----------------------------------------------------------------
@@ -723,7 +782,8 @@ def learn(
     learnt: dict[str, _Learnt] = {}
     labels, left_out, of_index, rows, first = list[int](), list[int](), list[str](), 0, None
     for path, watch in paths:
-        with _opened(path, options.format, options.header, opener, watch, block_size) as table:
+        how = options.format, options.delimiter, options.header
+        with _opened(path, *how, opener, watch, block_size) as table:
             # A number stands for a column of each file: those of all files have one name.
             labels = table.places([options.label], "--label-column")
             ignored = table.places(fields_of(options.ignored), "--ignore-columns")
@@ -759,6 +819,7 @@ def learn(
         others=tuple((at, first.names[at]) for at in left_out if options.header),
         missing=missing,
         index=tuple(of_index),
+        delimiter="" if first.delimiter == DELIMITERS.get(options.format) else first.delimiter,
     )
 
 
@@ -836,7 +897,7 @@ class _Rows:
     ) -> None:
         self.labels, self.unlabelled, self.float64 = labels, unlabelled, float64
         self.columns, self.missing = columns.columns, columns.missing
-        self.fill, self.delimiter = columns.fill, DELIMITERS.get(columns.format, ",")
+        self.fill, self.delimiter = columns.fill, columns.separator
         self.starts = [start for _, start in columns.with_starts(zero_based)]
         names = [column.name for column in columns.columns]
         self.features, self.kept = table.places(names), table.places(keep, "--keep")
@@ -971,16 +1032,19 @@ def read_blocks(
     unseen: Counter[str] | None = None,
     opener: Opener = files.open_input,
     no_header: bool = False,
+    delimiter: str = "",
 ) -> Generator[ParsedRows, None, None]:
     """Yield the rows of a table in order, converted by this number of threads.
 
     The columns may have another order than in `columns`, and others may be among them. unlabelled:
     the label may be missing. keep: names of columns whose text `ParsedRows.keys` holds. unseen:
     counts the texts of each column that are no category. no_header: the first line is a row, and
-    the names follow from `columns`. Memory and errors are those of svmlight.read_blocks.
+    the names follow from `columns`. delimiter: see TableOptions; empty: that of `columns`. Memory
+    and errors are those of svmlight.read_blocks.
     """
     header = columns.header and not no_header
-    with _opened(path, columns.format, header, opener, watch, block_size) as table:
+    how = columns.format, delimiter or columns.separator, header
+    with _opened(path, *how, opener, watch, block_size) as table:
         if no_header and columns.header:
             layouts = columns.names_without_header()
             if len(table.names) not in layouts:

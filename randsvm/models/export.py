@@ -31,6 +31,7 @@ from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.normal_form import NormalForm, normal_form
 from randsvm.models.onnx_graph import onnx_graph
 from randsvm.models.row_files import RowFiles
+from randsvm.parameters.option import Delimiter, read_value
 from randsvm.parameters.run import EXPORT_FORMATS
 
 # Support vectors, or drawn rows, that stand for a data set if there is none.
@@ -51,6 +52,7 @@ def export(
     format: Literal["c", "onnx"] = "c",
     data_format: str | None = None,
     no_header: bool = False,
+    delimiter: str | None = None,
     watch: Watch = silent,
 ) -> Exported:
     """Write a model as C99 source or as an ONNX graph, and compare its predictions.
@@ -70,6 +72,9 @@ def export(
         Format of the files of rows; by default that of the training.
     no_header : bool, default=False
         Whether the first line of a CSV or TSV file is a row, with the columns of the training.
+    delimiter : str, optional
+        Character between the fields of a CSV or TSV file, "tab" or "auto"; by default that of the
+        training.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
 
@@ -98,8 +103,10 @@ def export(
     if format not in EXPORT_FORMATS:
         raise ParameterError(f"expected a format {' or '.join(EXPORT_FORMATS)}, found {format!r}")
     model, output = os.fspath(model), os.fspath(output)
-    if data is None and (data_format or no_header):
-        raise ParameterError("--format and --no-header are for the rows of --data: give it, too")
+    if data is None and (data_format or no_header or delimiter):
+        which = "--format, --no-header and --delimiter"
+        raise ParameterError(f"{which} are for the rows of --data: give it, too")
+    delimiter = read_value("delimiter", Delimiter(), delimiter)
     paths = None if data is None else files.inputs(data)
     files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
     check_is_not_model(paths or (), "c|onnx MODEL_FILE OUTPUT_FILE --data TEST_FILE")
@@ -113,7 +120,9 @@ def export(
         if paths is None:
             parts: Iterable[CsrMatrix] = [_own_rows(form)]
         else:
-            row_files = RowFiles(loaded, model, paths, data_format, no_header=no_header)
+            row_files = RowFiles(
+                loaded, model, paths, data_format, no_header=no_header, delimiter=delimiter
+            )
             parts = _rows_of_files(loaded, form.inputs, row_files)
         content = make(loaded, form)
         with tempfile.TemporaryDirectory() as folder:

@@ -97,7 +97,14 @@ def predict(
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
     rows = RowFiles(
-        loaded, model, paths, params.format, params.keep, params.no_header, params.row_weights
+        loaded,
+        model,
+        paths,
+        params.format,
+        params.keep,
+        params.no_header,
+        params.row_weights,
+        delimiter=params.delimiter,
     )
     prediction = _FilePrediction(model, loaded, rows, params, resources or Resources())
     files.check_output(output, *prediction.replaceable)
@@ -281,13 +288,13 @@ class _FilePrediction:
         first bytes of such a file.
 
         An output with kept columns replaces only a table with the same header. Without kept columns
-        the output of a model of tables has neither commas nor tabs: a file with commas or tabs may
-        be a table of the user and is not replaced.
+        the output of a model of tables has no delimiters: a file with commas, tabs or the delimiter
+        of the rows may be a table of the user and is not replaced.
         """
         if self.rows.kept:
             header = files.encoded(self.header)[: files.FILE_TYPE_BYTES]
             return "a table of the same columns", lambda head: head.startswith(header)
-        fields = b"" if self.rows.columns is None else b",\t"
+        fields = "" if self.rows.columns is None else ",\t" + self.rows.delimiter
         odd = [files.encoded(name) for name in self.names if set(name) & set(' ,:\t"')]
 
         def recognises(head: bytes) -> bool:
@@ -295,7 +302,7 @@ class _FilePrediction:
                 head = head[: head.rfind(b"\n") + 1]  # the last line may be truncated
             for name in odd:
                 head = head.replace(name, b"label")
-            return not set(fields) & set(head) and holds_predictions(head)
+            return not set(fields.encode()) & set(head) and holds_predictions(head)
 
         return "a file of predictions", recognises
 

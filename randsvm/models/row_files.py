@@ -12,7 +12,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data import svmlight
-from randsvm.data.columns import DELIMITERS, Format, fields_of
+from randsvm.data.columns import Format, fields_of
 from randsvm.data.labels import LabelTable, label_values
 from randsvm.data.reading import Reader, labelled_blocks
 from randsvm.data.row_weights import RowWeights
@@ -20,7 +20,7 @@ from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import NUMBER
 from randsvm.events import Notice, Watch, emit, silent
 from randsvm.models.model import Model
-from randsvm.parameters.option import require
+from randsvm.parameters.option import AUTO, require
 from randsvm.parameters.run import FORMATS
 
 
@@ -44,6 +44,7 @@ class RowFiles:
         row_weights: str | None = None,
         training: bool = False,
         prompt: bool = False,
+        delimiter: str | None = None,
     ) -> None:
         """Choose the reader of the rows.
 
@@ -51,6 +52,7 @@ class RowFiles:
         the first line of a text table is a row. row_weights : a file with the weights of the rows.
         training : the rows are those of the training: each has a label of the model, and rows of
         weight 0 are left out. prompt : svmlight rows of a pipe are yielded as they arrive.
+        delimiter : of the fields of a text table, or AUTO; None: that of the training.
 
         Raise ParameterError for a table and a model without columns.
         """
@@ -81,7 +83,9 @@ class RowFiles:
         self.columns = None
         if format_ != "svmlight" and model.columns is not None:
             own_format = cast("Format", format_ or model.columns.format)
-            self.columns = replace(model.columns, format=own_format)
+            own = model.columns.delimiter if own_format == model.columns.format else ""
+            own = own if delimiter in (None, AUTO) else delimiter
+            self.columns = replace(model.columns, format=own_format, delimiter=own)
         require(
             self.columns is not None or format_ in (None, "svmlight"),
             f"--format {format_}: {path} was trained without a table, so its features have no "
@@ -91,10 +95,9 @@ class RowFiles:
             self.columns is not None or keep is None,
             "--keep is for tables: a model of --format csv, tsv or parquet",
         )
-        require(
-            not no_header or (self.columns is not None and self.columns.format != "parquet"),
-            "--no-header is for CSV and TSV files",
-        )
+        is_text = self.columns is not None and self.columns.format != "parquet"
+        require(not no_header or is_text, "--no-header is for CSV and TSV files")
+        require(delimiter is None or is_text, "--delimiter is for CSV and TSV files")
         self.read: Reader = partial(
             svmlight.read_blocks,
             prompt=prompt,
@@ -110,12 +113,13 @@ class RowFiles:
                 keep=self.kept,
                 unseen=self.other_texts,
                 no_header=no_header,
+                delimiter=delimiter or "",
             )
 
     @property
     def delimiter(self) -> str:
         """The character between fields of a table of results."""
-        return DELIMITERS.get("csv" if self.columns is None else self.columns.format, ",")
+        return "," if self.columns is None else self.columns.separator
 
     def blocks(self, watch: Watch = silent, jobs: int = 1) -> Generator[ParsedRows, None, None]:
         """Yield the blocks of all files in order, with the label and the weight of each row.

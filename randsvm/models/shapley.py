@@ -43,6 +43,7 @@ from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
+from randsvm.parameters.option import Delimiter, read_value
 from randsvm.parameters.run import Resources
 
 
@@ -55,6 +56,7 @@ def explain(
     format: str | None = None,
     keep: str | None = None,
     no_header: bool = False,
+    delimiter: str | None = None,
     watch: Watch = silent,
 ) -> Explained:
     """Write the exact Shapley values of rows for a model with the RBF kernel.
@@ -78,6 +80,9 @@ def explain(
         Columns of a table that are written before f, separated by commas.
     no_header : bool, default=False
         Whether the first line of a CSV or TSV file is a row, with the columns of the training.
+    delimiter : str, optional
+        Character between the fields of a CSV or TSV file, "tab" or "auto"; by default that of the
+        training.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
 
@@ -112,7 +117,8 @@ def explain(
         loaded = load(model)
         if not isinstance(loaded, KernelModel) or loaded.kernel.name != "rbf":
             raise ModelError(f"{model}: expected a model with the RBF kernel, found another")
-        row_files = RowFiles(loaded, model, paths, format, keep, no_header)
+        delimiter = read_value("delimiter", Delimiter(), delimiter)
+        row_files = RowFiles(loaded, model, paths, format, keep, no_header, delimiter=delimiter)
         table = row_files.columns
         header, kind = HEADER, "a file of Shapley values"
         if table is not None:

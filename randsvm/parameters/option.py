@@ -89,6 +89,24 @@ class Path(Kind):
     expected = "the name of a file"
 
 
+class Delimiter(Kind):
+    """The character between the fields of a text table, or AUTO."""
+
+    metavar = "CHAR"
+    expected = "one of , ; | : ~ ^ # ! / tab auto"
+    CHARACTERS = ",;|:~^#!/\t"
+
+    def read(self, given: Any) -> str:
+        text = super().read(given)
+        if text in ("tab", "\\t"):
+            return "\t"
+        # `index` raises ValueError for any other text.
+        return text if text == AUTO else self.CHARACTERS[[*self.CHARACTERS].index(text)]
+
+    def format(self, value: Any) -> str:
+        return "tab" if value == "\t" else str(value)
+
+
 class Switch(Kind):
     """0 or 1, as LIBSVM's -h; in Python also False and True."""
 

@@ -17,6 +17,7 @@ from randsvm.parameters.option import (
     STOP,
     TABLE,
     Choice,
+    Delimiter,
     Duration,
     Flag,
     Folds,
@@ -169,6 +170,15 @@ class DataParams(Options):
         help="The first line of a CSV or TSV file is a row; numbers from 1 name the columns.",
         group=TABLE,
     )
+    delimiter: str | None = option(
+        None,
+        Delimiter(),
+        "--delimiter",
+        help="Character between the fields of a CSV or TSV file; tab is a word, and auto finds it "
+        "in the first lines. With ; numbers may have decimal commas.  [default: a comma in CSV, a "
+        "tab in TSV]",
+        group=TABLE,
+    )
     missing: str | None = option(
         None,
         Choice("mean"),
@@ -201,6 +211,10 @@ class DataParams(Options):
             require(flag == "--format", f"{flag} is for tables: give --format csv, tsv or parquet")
         require(
             not self.no_header or self.format != "parquet", "--no-header is for CSV and TSV files"
+        )
+        require(
+            self.delimiter is None or self.format != "parquet",
+            "--delimiter is for CSV and TSV files",
         )
 
     @property
@@ -525,6 +539,14 @@ class PredictParams(Options):
         "--no-header",
         help="The first line of a CSV or TSV file is a row. Its columns are those of the training "
         "in their order, with or without the label, or those of the features.",
+        group=TABLE,
+    )
+    delimiter: str | None = option(
+        None,
+        Delimiter(),
+        "--delimiter",
+        help="Character between the fields of a CSV or TSV file; tab is a word, and auto finds it "
+        "in the first lines.  [default: that of the training]",
         group=TABLE,
     )
 

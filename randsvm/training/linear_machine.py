@@ -756,6 +756,7 @@ def _rows_in_order(
         data,
         how.format if job.given is None or "format" in job.given else None,
         no_header=how.no_header,
+        delimiter=how.delimiter,
         row_weights=how.row_weights,
         training=True,
         prompt=True,

@@ -195,6 +195,7 @@ def _table_options(
         how.categorical_columns or "",
         how.missing_values or "",
         how.keep_index,
+        how.delimiter or "",
     )
 
 

@@ -30,7 +30,7 @@ from rows import (
 from sklearn.datasets import dump_svmlight_file
 
 import randsvm
-from randsvm.errors import ContentError, DataError
+from randsvm.errors import ContentError, DataError, ParameterError
 from randsvm.events import Notice
 from randsvm.parameters.run import PredictParams
 
@@ -71,9 +71,9 @@ def one_hot(frame):
     return np.hstack(parts)
 
 
-def open_table(path, label="y", **options):
+def open_table(path, label="y", labels="class", **options):
     """Open a table, whose format is the suffix of its name, as D."""
-    return open_rows(path, {"format": path.suffix[1:], "label": label, **options})
+    return open_rows(path, {"format": path.suffix[1:], "label": label, **options}, labels=labels)
 
 
 def assert_refused(message, path, **options):
@@ -454,7 +454,11 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
             r"3:1: .*, which has 1 number, found '3\\n4' \(--categorical-columns 'a' makes",
         ),
         ("a,b\n1,p\n2,q\n", r"1:1: expected a column 'y', found 'a', 'b' \(--label-column; --no-h"),
-        ("a;y\n1;p\n", "1:1: expected a column 'y', found 'a;y'"),
+        (
+            "a;y\n1;p\n",
+            r"1:1: expected a column 'y', found 'a;y' \(--label-column; --delimiter ';'",
+        ),
+        ("a\ty\n1\tp\n", r"1:1: expected a column 'y', found .* --delimiter tab if"),
         ("a,a,y\n1,2,p\n", r"1:1: expected different names of .* 2 times \(--no-header if"),
         ("y\np\n", "1:1: expected a column of features"),
         ("", "1:1: expected a row, found an empty file"),
@@ -624,7 +628,7 @@ def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists), st.integers())
 def test_a_damaged_line_of_columns_is_refused(value, number):
-    for key in ("columns", "format", "label", "header", "fill", "others", "index"):
+    for key in ("columns", "format", "label", "header", "fill", "others", "index", "delimiter"):
         columns = Column("a"), Column("b", ("u", "v"))
         others = (1, "y"), (3, "id")
         good = json.loads(json.dumps(Columns("csv", True, "y", False, columns, others).to_json()))
@@ -634,7 +638,87 @@ def test_a_damaged_line_of_columns_is_refused(value, number):
         except ValueError as error:
             assert "expected the columns of a table" in str(error)
         else:
-            assert json.loads(json.dumps(found)).get(key, []) == value
+            assert json.loads(json.dumps(found)).get(key, type(value)()) == value
+
+
+# ---- delimiters and decimals ------------------------------------------------------------------
+
+
+def numbers_and_texts():
+    """Return a frame whose texts have every delimiter."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"a": rng.normal(size=80).round(3), "b": rng.integers(0, 9, 80)})
+    frame["kind"] = rng.choice(["u, v", "w; x", "y|z", "s: t"], 80)
+    frame["y"] = np.where(frame.a + frame.kind.isin(["u, v", "y|z"]) > 0.5, "p", "q")
+    return frame
+
+
+@pytest.mark.parametrize("given", ["own", "auto"])
+@pytest.mark.parametrize(
+    "delimiter, decimal", [(";", "."), (";", ","), ("tab", "."), ("|", "."), (",", ".")]
+)
+def test_a_delimiter_does_not_change_rows_or_predictions(tmp_path, given, delimiter, decimal):
+    frame = numbers_and_texts()
+    style = {"sep": delimiter.replace("tab", "\t"), "index": False}
+    frame.to_csv(tmp_path / "t.csv", decimal=decimal, **style)
+    frame.to_csv(tmp_path / "plain.csv", index=False)
+    own, paths = {"label_column": "y", **SVM}, {}
+    for name, more in (("plain", {}), ("t", {"delimiter": delimiter if given == "own" else given})):
+        paths[name] = str(tmp_path / f"{name}.m")
+        randsvm.train(tmp_path / f"{name}.csv", paths[name], **own, **more)
+    texts = [Path(path).read_text().partition("# randsvm")[0] for path in paths.values()]
+    assert texts[0] == texts[1]
+    # The model reads its own files, and with the option the others.
+    outputs = []
+    for name in paths:
+        for model, path in paths.items():
+            params = PredictParams(keep="b,a", delimiter=None if name == model else "auto")
+            out = tmp_path / f"{name}-{model}.out"
+            randsvm.predict(tmp_path / f"{name}.csv", path, out, params=params)
+            separator = style["sep"] if model == "t" else ","
+            number = decimal if name == "t" else "."
+            outputs.append(pd.read_csv(out, sep=separator, decimal=number))
+    assert list(outputs[0].columns) == ["b", "a", "label"]
+    assert np.array_equal(outputs[0].a, frame.a)
+    assert all(one.equals(outputs[0]) for one in outputs)
+
+
+def test_files_of_several_delimiters_are_one_table_with_auto(tmp_path):
+    frame = numbers_and_texts()
+    frame[:40].to_csv(tmp_path / "1.csv", sep=";", decimal=",", index=False)
+    frame[40:].to_csv(tmp_path / "2.csv", sep="\t", index=False)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = {"label_column": "y", **SVM}
+    both = randsvm.train(str(tmp_path / "[12].csv"), delimiter="auto", **options)
+    whole = randsvm.train(tmp_path / "t.csv", **options)
+    assert np.array_equal(both.predict(frame), whole.predict(frame))
+    assert both.model.columns.columns == whole.model.columns.columns
+
+
+def test_points_and_decimal_commas_of_one_file_are_not_mixed(tmp_path):
+    """A comma could separate thousands in a file with decimal points."""
+    path = tmp_path / "t.csv"
+    path.write_text("a;b;y\n1.5;2;p\n2,5;3;q\n")
+    assert_refused(r"3:1: expected a number in column 'a', .* found '2,5'", path, delimiter=";")
+    path.write_text("a;b;y\n" + "1,5;2;p\n" * 20_000 + "2.5;3;q\n")
+    assert_refused(r"20002:1: expected a number in column 'a', .* '2.5'", path, delimiter="auto")
+    path.write_text("a;y\n1,5;p\n-999,0;q\n,5e1;q\n+2;p\n;p\n")
+    with open_table(path, delimiter=";", missing="-999", fill=True) as D:
+        mean = (1.5 + 5 + 2) / 3
+        assert matrix(D, 1)[:, 0] == pytest.approx([1.5, mean, 5, 2, mean])
+
+
+def test_targets_have_decimal_commas_too(tmp_path):
+    path, frame = tmp_path / "t.csv", numbers_and_texts()
+    frame[["a", "b"]].to_csv(path, sep=";", decimal=",", index=False)
+    with open_table(path, "a", delimiter=";", labels="number") as D:
+        assert np.array_equal(D.labels(), frame.a)
+
+
+@pytest.mark.parametrize("delimiter", ["", "x", ";;", '"', "1", "\n", 5])
+def test_a_delimiter_is_one_character(delimiter):
+    with pytest.raises(ParameterError, match="delimiter: expected one of , ;"):
+        randsvm.train("t.csv", label_column="y", delimiter=delimiter)
 
 
 # ---- files without a header -------------------------------------------------------------------
