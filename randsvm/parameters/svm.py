@@ -172,6 +172,22 @@ def side_weights(
 
 
 @record
+class KernelDefects:
+    """How far precomputed values are from a symmetric, positive semidefinite matrix.
+
+    asymmetry : the largest |K(x, z) - K(z, x)|
+    shift : with this number added to each K(x, x), their symmetric part is positive semidefinite;
+    inf: none is known
+    """
+
+    asymmetry: float = 0.0
+    shift: float = 0.0
+
+
+NO_DEFECTS = KernelDefects()
+
+
+@record
 class Problem:
     """An optimisation problem of one decision function over the rows of D.
 
@@ -184,7 +200,7 @@ class Problem:
     kernel_cache : size of LIBSVM's kernel cache in MB; it does not change results
     absolute_sum : sum |beta| of every solution of nu-SVC and nu-SVR, else 0
     weighted : whether rows have weights, by which their bounds are multiplied
-    may_be_indefinite : whether the kernel is precomputed and may not be positive semidefinite
+    defects : of a precomputed kernel
     """
 
     task: str
@@ -200,7 +216,7 @@ class Problem:
     kernel_cache: float = 100.0
     absolute_sum: float = 0.0
     weighted: bool = False
-    may_be_indefinite: bool = False
+    defects: KernelDefects = NO_DEFECTS
 
     def with_bounds_times(self, factor: float) -> Problem:
         """Return the problem with `factor` times the bounds of the coefficients."""
@@ -211,6 +227,11 @@ class Problem:
     def prediction_type(self) -> str:
         """The type of prediction: svc, svr or one-class."""
         return prediction_type_of(self.task)
+
+    @property
+    def may_be_indefinite(self) -> bool:
+        """Return whether the kernel is precomputed and may not be positive semidefinite."""
+        return math.isinf(self.defects.shift)
 
     @property
     def positive_semidefinite(self) -> bool:
@@ -429,7 +450,7 @@ class KernelParams(MachineParams):
         weights: tuple[float, float] = (1.0, 1.0),
         kernel_cache: float = 100.0,
         weighted: bool = False,
-        may_be_indefinite: bool = False,
+        defects: KernelDefects = NO_DEFECTS,
     ) -> Problem:
         """Return the problem over n rows, or over rows whose weights add up to n.
 
@@ -454,7 +475,7 @@ class KernelParams(MachineParams):
             kernel_cache=kernel_cache,
             absolute_sum=self.cost * self.nu * n if self.task in NU_TASKS else 0.0,
             weighted=weighted,
-            may_be_indefinite=may_be_indefinite,
+            defects=defects,
         )
 
     @property

@@ -76,7 +76,8 @@ class ResidualQuery:
 
     error: the bounds of the errors of u of all rows. total: B of SumError, the sum of |beta| added.
     primal_only: of a machine that has P and no D; the residuals are then the losses. rescaling: the
-    part by which the model as written changes all coefficients and b.
+    part by which the model as written changes all coefficients and b. shift: of K(x, x), see
+    KernelDefects.
     """
 
     task: Task
@@ -85,6 +86,7 @@ class ResidualQuery:
     total: float
     primal_only: bool = False
     rescaling: float = 0.0
+    shift: float = 0.0
 
     def __call__(self, values: ShardValues) -> list[ResidualSums]:
         computed, rise, error = self.bounds(values)
@@ -120,6 +122,7 @@ class ResidualQuery:
         task, y, weights = self.task, values.y[rows], values.weights
         width = task.epsilon + task.tube
         error = offset_error(error, y, u, self.b, width) + self.rescaling * abs(self.b)
+        error += self.shift * np.abs(values.beta[rows])
         beta = np.zeros(len(y)) if self.primal_only else values.beta[rows]
         weights = None if weights is None else weights[rows]
         computed, rise = np.empty(len(y)), np.empty(len(y))

@@ -10,11 +10,12 @@ from functools import partial
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix, slices, to_csr
+from randsvm.arrays import FLOAT64_UNIT, CsrMatrix, Matrix, slices, to_csr
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import ContentError
+from randsvm.kernels._kernels import mirror
 from randsvm.kernels.expansion import gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import (
@@ -25,7 +26,7 @@ from randsvm.kernels.layouts import (
     choose_layout,
     largest_sizes,
 )
-from randsvm.parameters.svm import Problem
+from randsvm.parameters.svm import KernelDefects, Problem
 from randsvm.records import record
 
 # The kernel values of up to this many rows are one matrix, under any --memory: 16 bytes a pair of
@@ -176,8 +177,13 @@ NOT_CHECKED = (
 )
 
 
-def why_not_psd(D: Dataset) -> str | None:
-    """Return why the precomputed values in D may not be positive semidefinite, or None if they are.
+# Parts of it that are tried first: the smaller number that is enough, the narrower the bounds.
+PARTS_TRIED = 1 / 64, 1 / 8, 1
+
+
+def kernel_defects(D: Dataset) -> tuple[KernelDefects, str | None]:
+    """Return how far the precomputed values in D are from a positive semidefinite matrix, and why
+    they are too far, or None.
 
     They pass if no eigenvalue is below -PSD_ROUNDING sqrt(n) times the largest diagonal value.
     Raises ContentError where the values are not symmetric.
@@ -185,11 +191,34 @@ def why_not_psd(D: Dataset) -> str | None:
     # Imported here: it takes 30 ms, an eighth of a small training, and no other kernel needs it.
     from scipy.linalg import lapack
 
-    if D.n > MAX_MATRIX_ROWS:
-        return NOT_CHECKED
-    K = kernel_values(D, kernel_centres(D, np.arange(D.n)))
-    largest = max(float(K.diagonal().max()), float(np.finfo(np.float32).tiny))
-    K.flat[:: D.n + 1] += PSD_ROUNDING * np.sqrt(D.n) * largest
-    # LAPACK reads columns; the transpose of a symmetric matrix has them in place, without a copy.
-    _, failed = lapack.dpotrf(K.T, clean=False, overwrite_a=True)
-    return INDEFINITE if failed else None
+    n = D.n
+    if n > MAX_MATRIX_ROWS:
+        return KernelDefects(shift=np.inf), NOT_CHECKED
+    K = kernel_values(D, kernel_centres(D, np.arange(n)))
+    asymmetry, diagonal = symmetrise(K), K.diagonal().copy()
+    largest = max(float(diagonal.max()), float(np.finfo(np.float32).tiny))
+    # A factorisation that succeeds is that of a matrix nearer than n units of its trace (Higham,
+    # theorem 10.3). The values are decimal numbers: another few units each.
+    rounding = (2 * n + 8) * FLOAT64_UNIT * n * max(largest, float(K.max()), -float(K.min()))
+    allowed = PSD_ROUNDING * np.sqrt(n) * largest
+    for shift in (rounding, *(part * allowed for part in PARTS_TRIED)):
+        K.flat[:: n + 1] = diagonal + shift
+        # LAPACK reads columns; the transpose of a symmetric matrix has them in place, without a
+        # copy. It overwrites the values below the diagonal of K.
+        _, failed = lapack.dpotrf(K.T, clean=False, overwrite_a=True)
+        if not failed:
+            return KernelDefects(asymmetry, shift + rounding), None
+        mirror(K, 0, n)
+    return KernelDefects(asymmetry, np.inf), INDEFINITE
+
+
+def symmetrise(K: np.ndarray) -> float:
+    """Replace K, (n, n), by its symmetric part; return the largest difference of K and K^T."""
+    most = 0.0
+    for block in slices(len(K), BLOCK_ROWS):
+        at = slice(block.start, len(K))
+        off = K[block, at] - K[at, block].T
+        most = max(most, float(np.abs(off).max()))
+        K[block, at] -= off / 2
+    mirror(K, 0, len(K))
+    return most

@@ -295,12 +295,13 @@ class Scan(RunningValues):
         layout."""
         passes, centres, _, exact_centres, exact_total = added
         bound = partial(sum_error, passes=passes, rescaling=self._rescaling)
-        other = 0.0
+        # Step 1 of docs/certificate.md: the kernel is the symmetric part of precomputed values.
+        other = self.problem.defects.asymmetry / 2 * (added.total + exact_total)
         if exact_centres:
             # Step 2 of docs/certificate.md: these terms go through all later additions, too.
             exact = layout.of_all_in_float64
             of_exact = bound(exact, exact.sizes, exact_centres + centres)
-            other = of_exact.of(exact_total, exact_total)
+            other += of_exact.of(exact_total, exact_total)
         return partial(bound, layout, centres=centres, other=other)
 
     def _query(self, solution: KernelSolution) -> ResidualQuery:
@@ -308,7 +309,8 @@ class Scan(RunningValues):
         layout, added = self.kernel_layout, self.added
         error = self._error(layout, added)(layout.sizes)
         task, primal_only = self._task_of_primal, not solution.within_bounds
-        return ResidualQuery(task, self.b, error, added.total, primal_only, self._rescaling)
+        rescaling, shift = self._rescaling, self.problem.defects.shift
+        return ResidualQuery(task, self.b, error, added.total, primal_only, rescaling, shift)
 
     @property
     def _rescaling(self) -> float:
@@ -361,6 +363,7 @@ class Scan(RunningValues):
         beta, y = solution.beta, self.labels[solution.rows]
         (u, error), size = self.sums_of(solution), np.abs(beta)
         norm_error = float(size.sum()) * error + addition_error(len(beta), float(size @ np.abs(u)))
+        norm_error += self.problem.defects.shift * float(beta @ beta)
         linear_size = float(size @ (np.abs(y) + self.task.epsilon))
         dual = self.task.linear(y, beta) - float(beta @ u) / 2
         rounding = norm_error / 2 + addition_error(len(beta), linear_size)

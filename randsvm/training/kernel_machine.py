@@ -34,6 +34,7 @@ from randsvm.parameters.option import AUTO, BALANCED, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import (
+    NO_DEFECTS,
     NU_TASKS,
     KernelParams,
     Problem,
@@ -41,7 +42,7 @@ from randsvm.parameters.svm import (
     side_weights,
     stated_weights,
 )
-from randsvm.svm.kernel_layout import why_not_psd
+from randsvm.svm.kernel_layout import kernel_defects
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
@@ -165,12 +166,14 @@ class KernelTrainer(Trainer[KernelParams]):
 
     old: the model to start from; None: start from zero
     not_psd: why a precomputed kernel may not be positive semidefinite; None: it is
+    defects: of a precomputed kernel
     """
 
     # Each pair of classes is trained separately.
     max_classes = 1000
     old: OldModel | None = None
     not_psd: str | None = None
+    defects = NO_DEFECTS
 
     def __init__(self, name: str, job: Job, algorithm_params: RandsvmParams | OsunaParams) -> None:
         """algorithm_params: the options of the algorithm alone."""
@@ -211,7 +214,10 @@ class KernelTrainer(Trainer[KernelParams]):
         Raises ContentError if the user asked for one.
         """
         super().set_rows(whole, path, params)
-        if params.kernel != "precomputed" or (why := why_not_psd(self.D)) is None:
+        if params.kernel != "precomputed":
+            return
+        self.defects, why = kernel_defects(self.D)
+        if why is None:
             return
         if self._asked_gap is not None:
             raise ContentError(
@@ -260,14 +266,7 @@ class KernelTrainer(Trainer[KernelParams]):
         if mapping is not None:
             D = D.mapped(mapping.over(D.summary.features))
             params = replace(params, kernel="linear", components=None)
-        may_be_indefinite = self.not_psd is not None
-        return Subtasks(
-            D,
-            params,
-            self.job.resources,
-            memory_sharers,
-            may_be_indefinite=may_be_indefinite,
-        )
+        return Subtasks(D, params, self.job.resources, memory_sharers, self.defects)
 
     def algorithm_for(self, n: int, problem: Problem) -> Algorithm:
         """Return the algorithm for a problem of n rows like those of D."""

@@ -37,7 +37,15 @@ from randsvm.models.model import Model
 from randsvm.models.model_text import load
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import KERNELS, KernelParams, Problem, prediction_type_of, side_weights
+from randsvm.parameters.svm import (
+    KERNELS,
+    NO_DEFECTS,
+    KernelDefects,
+    KernelParams,
+    Problem,
+    prediction_type_of,
+    side_weights,
+)
 from randsvm.records import record
 from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS, kernel_centres
 from randsvm.svm.scan import Scan
@@ -136,7 +144,7 @@ class Subtasks:
     D : y are class indices (`labelled_classes`) or targets; novelty detection ignores them
     resources : shared by all subtasks
     memory_sharers : number of such sequences that share the resources
-    may_be_indefinite : see Problem
+    defects : of a precomputed kernel
     labels, counts, weight_sums: of each class: its label, the number of its rows, and the sum of
         their weights, in the whole file; empty if there are no classes
     """
@@ -145,7 +153,7 @@ class Subtasks:
     params: KernelParams
     resources: Resources
     memory_sharers: int = 1
-    may_be_indefinite: bool = False
+    defects: KernelDefects = NO_DEFECTS
     shared: SharedByFolds = field(default_factory=SharedByFolds)
 
     def __post_init__(self) -> None:
@@ -279,8 +287,8 @@ class Subtasks:
     def _problem(self, weight: float, class_weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
         """Return the problem over rows whose weights add up to `weight`."""
         cache = self.resources.libsvm_megabytes / self.memory_sharers
-        weighted, indefinite = self.D.summary.weighted, self.may_be_indefinite
-        return self.params.problem(weight, class_weights, cache, weighted, indefinite)
+        weighted = self.D.summary.weighted
+        return self.params.problem(weight, class_weights, cache, weighted, self.defects)
 
     def _problem_of(self, number: int) -> Problem:
         params, labels, sums = self.params, self.labels, self.weight_sums

@@ -50,12 +50,14 @@ class Rows(NamedTuple):
 
     scaled : (n, d) float64, scaled rows as float64 arithmetic has them, by which the vectors of a
     model are found; X is exact
+    numbers: of the rows of precomputed kernels
     """
 
     labels: list[str]
     weights: np.ndarray
     X: np.ndarray
     scaled: np.ndarray | None = None
+    numbers: Sequence[int] = ()
 
 
 class Machine(NamedTuple):
@@ -80,7 +82,7 @@ def read_rows(path: Path, row_weights: Path | None = None) -> Rows:
 
     Rows of weight 0 are left out.
     """
-    labels, weights, entries = [], [], []
+    labels, weights, entries, numbers = [], [], [], []
     for line in path.read_text().splitlines():
         words = line.partition("#")[0].split()
         if not words:
@@ -88,12 +90,12 @@ def read_rows(path: Path, row_weights: Path | None = None) -> Rows:
         labels.append(words.pop(0))
         named = dict(word.split(":") for word in words)
         weights.append(Fraction(named.pop("cost", "1")))
-        named.pop("0", None)
+        numbers.append(int(float(named.pop("0", "0"))))
         entries.append({int(index): Decimal(value) for index, value in named.items()})
     if row_weights is not None:
         weights = list(map(Fraction, row_weights.read_text().split()))
     d = max((max(each, default=0) for each in entries), default=0)
-    return _kept(Rows(labels, _objects(weights), _dense(entries, d)))
+    return _kept(Rows(labels, _objects(weights), _dense(entries, d), numbers=numbers))
 
 
 def read_table(path: Path, target: str, weight: str | None = None) -> Rows:
@@ -124,8 +126,9 @@ def _is_number(text: str) -> bool:
 def _kept(rows: Rows) -> Rows:
     """Return the rows whose weight is not 0."""
     kept = rows.weights != 0
-    labels = [label for label, keep in zip(rows.labels, kept, strict=True) if keep]
-    return Rows(labels, rows.weights[kept], rows.X[kept])
+    at = np.flatnonzero(kept).tolist()
+    labels, numbers = [rows.labels[i] for i in at], [rows.numbers[i] for i in at if rows.numbers]
+    return Rows(labels, rows.weights[kept], rows.X[kept], numbers=numbers)
 
 
 def read_trailer(path: Path) -> dict[str, Any]:
@@ -202,6 +205,29 @@ def _objects(values: Sequence[Any]) -> np.ndarray:
     found = np.empty(len(values), dtype=object)
     found[:] = values
     return found
+
+
+# ---- precomputed kernels ------------------------------------------------------------------------
+
+
+def among_themselves(rows: Rows, machine: Machine) -> tuple[Rows, Machine]:
+    """Return rows with the kernel values of these rows alone, (n, n), and the machine with the
+    places of its vectors, from 1."""
+    place = {number: i + 1 for i, number in reversed(list(enumerate(rows.numbers)))}
+    Z = _objects([place[int(z)] for z in machine.Z[:, 0]]).reshape(-1, 1)
+    X = rows.X[:, [number - 1 for number in rows.numbers]]
+    return rows._replace(X=X), machine._replace(Z=Z)
+
+
+def made_semidefinite(rows: Rows) -> Rows:
+    """Return rows with the symmetric part of K, plus the least number on the diagonal that makes it
+    positive semidefinite, but for what float64 eigenvalues are wrong by."""
+    K = np.array([[Fraction(v) for v in x] for x in rows.X], dtype=object)
+    K = (K + K.T) / 2
+    eigenvalues = np.linalg.eigvalsh(K.astype(np.float64))
+    rounding = len(K) * 2.0**-53 * float(np.abs(eigenvalues).max())
+    K[np.diag_indices(len(K))] += Fraction(max(0.0, rounding - float(eigenvalues[0])))
+    return rows._replace(X=K)
 
 
 # ---- double-double arithmetic -------------------------------------------------------------------
@@ -840,10 +866,29 @@ def judge(
     rows = scaled(read(data), read_trailer(model))
     kernel, machine = read_model(model, rows.X.shape[1])
     problem = problem_of(rows, task, machine.labels, **numbers)
+    kinds = [rows]
+    if kernel.name == "precomputed":
+        # What is said of P holds for the values of the file, and all for the nearest kernel.
+        rows, machine = among_themselves(rows, machine)
+        kinds = [rows, made_semidefinite(rows)]
+    verdicts = [_judged(claim, problem, kernel, each, machine, others) for each in kinds]
+    return Verdict(
+        [wrong for one in verdicts for wrong in one.wrong], max(one.doubt for one in verdicts)
+    )
+
+
+def _judged(
+    claim: Said,
+    problem: Problem,
+    kernel: Kernel,
+    rows: Rows,
+    machine: Machine,
+    others: Sequence[Interval],
+) -> Verdict:
     least = least_objective(problem, kernel, rows)
     needed = resolution(claim, least)
     written = enclosed(problem, kernel, rows, machine, needed / 1000)
-    machines = [*others, zero_machine(problem)] if task != "nu-svc" else [*others]
+    machines = [*others, zero_machine(problem)] if problem.task != "nu-svc" else [*others]
 
     def distance() -> Fraction:
         arithmetic = "double-double" if len(machine.Z) ** 2 <= 1e7 else "double"
