@@ -8,6 +8,7 @@ import numpy as np
 import oracle
 import pytest
 import random_problems
+import user_data
 from sizes import INNER_SETS
 
 # Cases of the usual test run: none that the time limit ends, and additional ones of the nu tasks,
@@ -199,5 +200,33 @@ def judged(case, name, folder, results):
         print(shlex.join(["randsvm-train", *case.command(kept, "/tmp/model")]))  # noqa: T201
         raise
     finally:
-        with (results / "certificates.txt").open("a") as lines:
-            lines.write(f"{name}\t{ended}\n")
+        note(results, name, ended)
+
+
+def note(results, name, ended):
+    with (results / "certificates.txt").open("a") as lines:
+        lines.write(f"{name}\t{ended}\n")
+
+
+# Years, times, prices and texts, with every scaling, weights, tables and precomputed kernels. The
+# later numbers had false certificates once.
+USER_CASES = [*range(12), 40, 41, 45, 48, 51, 85, 102, 154, 177]
+
+
+@pytest.mark.parametrize("number", USER_CASES)
+def test_an_exact_judge_confirms_a_certificate_of_data_as_users_have_it(tmp_path, number):
+    case = user_data.user_case(1, number, tmp_path)
+    user_data.certified(case, tmp_path / "model")
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("number", range(1000))
+def test_an_exact_judge_confirms_many_certificates_of_data_as_users_have_it(
+    tmp_path, fuzz_seed, results, number
+):
+    """A case is repeated by its seed and number."""
+    case, ended = user_data.user_case(fuzz_seed, number, tmp_path), "false"
+    try:
+        ended = user_data.certified(case, tmp_path / "model")
+    finally:
+        note(results, f"user-{fuzz_seed}-{number}", ended)

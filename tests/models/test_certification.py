@@ -291,8 +291,8 @@ def test_an_exact_judge_confirms_p_and_d(tmp_path, number):
     params = CertifyParams(C=C, epsilon=epsilon, nu=nu, weights=tuple(weights))
     found = randsvm.certify(data, model, params=params)
     assert found.feasible
-    better = random_problems.better(case, data)
-    verdict = exact_judge.judge(data, model, found._asdict(), case.task, better, **numbers)
+    others = random_problems.better_machines
+    verdict = exact_judge.judge(data, model, found._asdict(), case.task, others, **numbers)
     assert not verdict.wrong
     assert verdict.doubt < 1e-3
 

@@ -98,13 +98,13 @@ def read_rows(path: Path, row_weights: Path | None = None) -> Rows:
     return _kept(Rows(labels, _objects(weights), _dense(entries, d), numbers=numbers))
 
 
-def read_table(path: Path, target: str, weight: str | None = None) -> Rows:
+def read_table(path: Path, target: str, row_weights: Path | None = None) -> Rows:
     """Read a CSV table without quotes. A column that has a text in it is one feature for each of
     its texts, in the order of their code points."""
     names, *lines = (line.split(",") for line in path.read_text().splitlines())
     columns = dict(zip(names, zip(*lines, strict=True), strict=True))
     labels = list(columns.pop(target))
-    weights = columns.pop(weight) if weight else ["1"] * len(labels)
+    weights = row_weights.read_text().split() if row_weights else ["1"] * len(labels)
     features = []
     for column in columns.values():
         if all(map(_is_number, column)):
@@ -744,6 +744,26 @@ def dual_objective(
     return dual(problem, squared_norm(kernel, own, Z, beta[at], u, arithmetic), beta)
 
 
+def kernel_values(kernel: Kernel, X: np.ndarray) -> np.ndarray:
+    """Return the kernel values of every pair of rows, (n, n) float64, without bounds."""
+    x = X.astype(np.float64)
+    if kernel.name == "precomputed":
+        return x
+    if kernel.name == "rbf":
+        squares = sum((x[:, [k]] - x[:, k]) ** 2 for k in range(x.shape[1]))
+        return np.exp(-float(kernel.gamma) * (squares + np.zeros((len(x), len(x)))))
+    if kernel.name == "linear":
+        return x @ x.T
+    return (float(kernel.gamma) * (x @ x.T) + float(kernel.coef0)) ** kernel.degree
+
+
+def machine_of_rows(kernel: Kernel, rows: Rows, beta: np.ndarray) -> Machine:
+    """Return the machine with a coefficient for each row, and b = 0."""
+    numbers = np.arange(1, len(beta) + 1).astype(object).reshape(-1, 1)
+    Z = numbers if kernel.name == "precomputed" else rows.X
+    return Machine(Z, beta, Fraction(0), [])
+
+
 def zero_machine(problem: Problem) -> Interval:
     """Return P of w = 0 with the best offset."""
     n = len(problem.y)
@@ -851,14 +871,14 @@ def judge(
     model: Path,
     stated: Mapping[str, Any],
     task: str,
-    others: Sequence[Interval] = (),
+    others: Callable[[Problem, Kernel, Rows], list[Interval]] | None = None,
     read: Callable[[Path], Rows] = read_rows,
     **numbers: Any,
 ) -> Verdict | None:
     """Judge the certificate of a model; None: it has none.
 
-    stated: the trailer, or a record of events; others: P of further machines; read: reads the data;
-    numbers: as for `problem_of`
+    stated: the trailer, or a record of events; others: returns P of further machines; read: reads
+    the data; numbers: as for `problem_of`
     """
     claim = said(stated)
     if claim is None:
@@ -871,7 +891,12 @@ def judge(
         # What is said of P holds for the values of the file, and all for the nearest kernel.
         rows, machine = among_themselves(rows, machine)
         kinds = [rows, made_semidefinite(rows)]
-    verdicts = [_judged(claim, problem, kernel, each, machine, others) for each in kinds]
+    verdicts = []
+    for each in kinds:
+        # No machine bounds the optimum of values that are no kernel.
+        is_kernel = each is kinds[-1]
+        more = others(problem, kernel, each) if others and is_kernel else []
+        verdicts.append(_judged(claim, problem, kernel, each, machine, more))
     return Verdict(
         [wrong for one in verdicts for wrong in one.wrong], max(one.doubt for one in verdicts)
     )

@@ -754,9 +754,15 @@ def certified(case: Case, folder: Path) -> str:
     Raises WrongError if the certificate is false.
     """
     data, model = case.save(folder / "data"), folder / "model"
+    numbers = exact_numbers(case)
+    return ended(case.command(data, model), data, model, case.task, case.gap, **numbers)
+
+
+def ended(command: list[str], data: Path, model: Path, task: str, gap: float, **judged: Any) -> str:
+    """Run a command of the training, and return how it ended. judged: arguments of the judge."""
     model.unlink(missing_ok=True)
     try:
-        training.train.main(case.command(data, model), standalone_mode=False)
+        training.train.main(command, standalone_mode=False)
     except ContentError as error:
         if any(words in str(error) for words in REFUSALS):
             return "refused: rounding or no margin"
@@ -764,15 +770,14 @@ def certified(case: Case, folder: Path) -> str:
     except OutOfTimeError:
         return "no model in time"
     stated = oracle.trailer(model)
-    others, numbers = better(case, data), exact_numbers(case)
-    verdict = exact_judge.judge(data, model, stated, case.task, others, **numbers)
+    verdict = exact_judge.judge(data, model, stated, task, better_machines, **judged)
     if verdict is None:
         return f"no certificate: {stated['stopped']}"
     if verdict.wrong:
         raise WrongError("; ".join(verdict.wrong))
     if verdict.doubt > 0.1:
         return "not judged: the judge itself is not sure"
-    return "gap reached" if float(stated["gap"]) <= case.gap else "certified, gap not reached"
+    return "gap reached" if float(stated["gap"]) <= gap else "certified, gap not reached"
 
 
 def exact_numbers(case: Case) -> dict[str, Any]:
@@ -782,27 +787,28 @@ def exact_numbers(case: Case) -> dict[str, Any]:
     return {"C": words["-c"], "epsilon": words["-p"], "nu": words["-n"], "class_weights": weights}
 
 
-def better(case: Case, data: Path) -> list[exact_judge.Interval]:
+def better_machines(
+    problem: exact_judge.Problem, kernel: exact_judge.Kernel, rows: exact_judge.Rows
+) -> list[exact_judge.Interval]:
     """Return P of a machine near the optimum, of a small problem."""
-    K = case.kernel_values(case.X, case.X).astype(np.float64) if len(case.y) <= SEEK_ROWS else None
-    if K is None or case.task in NU_TASKS or not np.isfinite(K).all() or np.abs(K).max() > 1e15:
+    if len(rows.X) > SEEK_ROWS or problem.size:
         return []
-    rows = exact_judge.read_rows(data)
-    problem = exact_judge.problem_of(rows, case.task, ["+1", "-1"], **exact_numbers(case))
-    lower, upper = (each.astype(np.float64) for each in (problem.lower, problem.upper))
-    epsilon = float(problem.epsilon)
+    K = exact_judge.kernel_values(kernel, rows.X)
+    if not np.isfinite(K).all() or np.abs(K).max() > 1e15:
+        return []
+    y, lower, upper = (
+        each.astype(np.float64) for each in (problem.y, problem.lower, problem.upper)
+    )
     with np.errstate(all="ignore"):
         try:
-            beta = qp.solution(K, case.targets, lower, upper, float(problem.total), epsilon)
+            beta = qp.solution(K, y, lower, upper, float(problem.total), float(problem.epsilon))
         except np.linalg.LinAlgError:
             return []
     if not np.isfinite(beta).all():
         return []
-    gamma, coef0 = Fraction(repr(case.gamma)), Fraction(repr(case.coef0))
-    kernel = exact_judge.Kernel(case.kernel, gamma, coef0, case.degree)
     exact_beta = np.array([Fraction(float(v)) for v in beta])
-    machine = exact_judge.Machine(rows.X, exact_beta, Fraction(0), ["+1", "-1"])
-    u = exact_judge.sums(kernel, rows.X, rows.X, exact_beta, "double-double")
+    machine = exact_judge.machine_of_rows(kernel, rows, exact_beta)
+    u = exact_judge.sums(kernel, rows.X, machine.Z, exact_beta, "double-double")
     b = exact_judge.best_offset(problem, u)
     found = exact_judge.objective(problem, kernel, rows, machine._replace(b=b), "double-double")
     return [found]
