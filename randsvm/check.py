@@ -383,10 +383,11 @@ def machines_of(data: Data, model: Model) -> list[Any]:
         one.C, one.sign = weights[rows] * factor * given.get("C", 1), y
         if sign is not None:
             one.sign = 0 * y + sign
-        one.tube = given["tube"][k] if "tube" in given else 0
+        one.tube = given["tube"][k] if given["task"].startswith("nu") else 0
         # The file has a machine of nu-svc divided by rho, and sum |beta| is nu W.
         rho = one.a / (added(abs(coefficients)) or 1) if given["task"] == "nu-svc" else 1
         one.beta, one.b = rho * coefficients, rho * model.b[k]
+        require(one.has_b or not one.b, REFUTED, f"b is {one.b} in a problem without an offset")
     return found
 
 
@@ -590,6 +591,8 @@ class Check:
             u[said["exact"]], u_error[said["exact"]] = said["exact_u"], said["exact_error"]
             u_said, v_said = (u, u_error), (said["v"], said["v_error"])
         u, u_error = self.sums(one.rows, (Z, 1), one.beta, u_said)
+        is_legal = (np.diff(at, prepend=-1) > 0).all() and at.max(initial=0) < n
+        require(is_legal, REFUTED, f"the rows of the transcript do not ascend from 0 to {n - 1}")
         rows, k = self.rows(one.rows[at])
         if self.is_own:
             # The float64 numbers nearest to a row and a vector are equal, or those of FINE are.

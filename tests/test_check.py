@@ -376,8 +376,52 @@ MODELS = {
     "w of a linear machine": ("hinge", lambda body: re.sub(
         r"\nw\n(\S+)", lambda m: f"\nw\n{float(m[1]) + 1!r}", body), "P "),
     "gap of a linear machine": ("hinge", stated("gap", lambda v: v / 2), "gap "),
+    "P is NaN": ("svc", lambda body: re.sub(r"(?<=primal )\S+", "NaN", body), "no number"),
+    "gap is -Infinity": (
+        "svc", lambda body: re.sub(r"(?<= gap )\S+", "-Infinity", body), "no number"),
+    "more error of P than there is P": (
+        "svc", stated("primal", lambda v: v * 1.5), "P "),
+    "epsilon forgotten": ("svr", problem(epsilon=0), "P |D "),
+    "nu-svr as svr": ("nu-svr", problem(task="svr", epsilon=0), "P |D |miss a sum"),
+    "svc as one-class": ("one-class", problem(task="svc"), "labels|is no row|KeyError"),
+    "weight of a class of three": (
+        "pairs", problem(class_weights=[None, 1, None]), "P |coefficient"),
+    "numbers of vectors of the classes": (
+        "pairs", lambda body: re.sub(
+            r"nr_sv (\d+) (\d+)", lambda m: f"nr_sv {int(m[1]) + 1} {int(m[2]) - 1}", body),
+        "is no row of the data on that side|miss a sum|coefficient"),
+    "coefficient of the second pair": (
+        "pairs",
+        vector(lambda c, x: [f"{c} {float(x.split()[0]) * 0.9 + 1e-3!r} {x.partition(' ')[2]}"]),
+        "is no row|P |miss a sum|coefficient",
+    ),
+    "scaling forgotten": (
+        "minmax", lambda body: re.sub("# randsvm scale .*\n", "", body), "is no row"),
+    "number of a precomputed vector": (
+        "precomputed", vector(lambda c, x: [f"{c} 0:161"]), "is no row"),
+    "number of another precomputed vector": (
+        "precomputed", vector(lambda c, x: [f"{c} 0:{int(x.split(':')[1]) % 160 + 1}"]),
+        "is no row|P |coefficient"),
+    "coefficient of a precomputed vector": ("precomputed", vector(times(0.9)), "miss a sum|P "),
+    "linear instead of precomputed": (
+        "precomputed", header("kernel_type", "linear"), "P |D |gap|is no row"),
+    "D of a reduced machine": ("reduced", stated("dual", lambda v: v * (1 + 1e-5)), "D "),
+    "gap of a reduced machine": ("reduced", stated("gap", lambda v: v * 0.99), "gap "),
+    "reduced machine said to be whole": (
+        "reduced",
+        lambda body: re.sub("# randsvm dual_of.*\n", "", body).replace('"reduced"', '"proven"'),
+        "is no row|miss a sum|coefficient|P "),
+    "bias of a linear machine forgotten": ("hinge", lambda body: re.sub(
+        "(?m)^bias .*", "bias -1", body), "P "),
+    "b of a machine without": ("hinge", problem(bias=False), "b is "),
+    "squared loss said to be linear": ("squared hinge", problem(loss="hinge"), "P |coefficient"),
+    "linear loss said to be squared": ("hinge", problem(loss="squared-hinge"), "P "),
     "D of a linear machine": ("linear svr", stated("dual", lambda v: v * 1.01), "D "),
 }  # fmt: skip
+
+
+def test_there_are_many_kinds_of_damage():
+    assert len(MODELS) + len(ROWS) + len(TRANSCRIPTS) >= 90
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -442,33 +486,97 @@ def test_a_model_with_a_wrong_seal_is_refuted(trained, tmp_path):
     assert reason.startswith("the seal of")
 
 
-def test_a_transcript_with_wrong_rows_is_refuted(trained, tmp_path):
-    data, model, transcript = trained("svc")
-    parts = check.transcript_of(str(transcript), check.Model(str(model)))[0]
-    content = bytearray(transcript.read_bytes())
-    size = parts["exact_error"].nbytes
-    u = parts["exact_u"] + 0.5
-    content[len(content) - size - u.nbytes : len(content) - size] = u.tobytes()
-    (tmp_path / "transcript").write_bytes(content)
+def written(transcript, model, change, path):
+    """Write a transcript with changed arrays of its first machine."""
+    machines = [dict(one) for one in check.transcript_of(str(transcript), check.Model(str(model)))]
+    machines[0] |= change(machines[0])
+    sizes = [{name: len(array) for name, array in one.items()} for one in machines]
+    head = json.dumps({"model": check.Model(str(model)).seal, "machines": sizes})
+    arrays = (
+        one[name].astype(check.KINDS.get(name, "<f8")) for one in machines for name in check.ARRAYS
+    )
+    text = f"randsvm transcript 1\n{head}\n".encode()
+    path.write_bytes(text + b"".join(array.tobytes() for array in arrays))
+
+
+def changed(name, change):
+    """Return a change of the array of this name."""
+
+    def of(arrays):
+        array = arrays[name].copy()
+        change(array)
+        return {name: array}
+
+    return of
+
+
+def wrong_rows(u):
+    u[::9] += 0.4
+
+
+def first(value):
+    def change(array):
+        array[0] = value
+
+    return change
+
+
+def scaled_by(factor):
+    def change(array):
+        array *= factor
+
+    return change
+
+
+def moved(by):
+    def change(array):
+        array += by
+
+    return change
+
+
+TRANSCRIPTS = {
+    "u of a few rows": ("svc", changed("u", wrong_rows), "u of row|P "),
+    "u of the support vectors": ("svc", changed("exact_u", moved(0.5)), "u of row"),
+    "bounds of u of 0": ("svc", changed("error", scaled_by(0)), "u of row|P "),
+    "u is NaN": ("svc", changed("u", first(np.nan)), "no number"),
+    "bound is infinite": ("svc", changed("error", first(np.inf)), "no number"),
+    "negative bounds": (
+        "svc", changed("exact_error", lambda e: scaled_by(-1)(e)), "u of row|P |D |gap"),
+    "rows left out": (
+        "svc", lambda one: {name: one[name][:-9] for name in ("rows", "beta", "v", "v_error")},
+                      "is no row of the data"),
+    "coefficients beyond their bounds": (
+        "hinge", changed("beta", scaled_by(1.2)), "the coefficient of row"),
+    "signs of coefficients": ("hinge", changed("beta", scaled_by(-1)), "the coefficient of row"),
+    "signs of coefficients of squared losses": (
+        "squared hinge", changed("beta", scaled_by(-1)), "the coefficient of row|miss a sum"),
+    "a coefficient is NaN": ("hinge", changed("beta", first(np.nan)), "no number"),
+    "coefficients that miss their sum": (
+        "hinge", changed("beta", lambda beta: scaled_by(0.5)(beta[beta > 0]) or first(0)(beta)), "miss a sum|D |gap"),  # noqa: E501
+    "smaller coefficients": ("hinge", changed("beta", scaled_by(0.9)), "D |gap"),
+    "coefficients of other rows": ("hinge", changed("rows", moved(1)), "do not ascend"),
+    "v of a reduced machine": (
+        "reduced", changed("v", moved(0.1)), "of row .* in the transcript|D "),
+    "coefficients of a reduced machine": (
+        "reduced", changed("beta", scaled_by(0.9)), "D |of row|miss a sum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS)
+def test_a_wrong_transcript_is_refuted_for_the_right_reason(trained, tmp_path, name):
+    training, change, reason = TRANSCRIPTS[name]
+    data, model, transcript = trained(training)
+    written(transcript, model, change, tmp_path / "transcript")
     status, text = verdict(data, model, certificate=str(tmp_path / "transcript"))
-    assert status == check.REFUTED
-    assert re.match(r"u of row \d+ is .* in the transcript", text)
-    other = trained("balanced").model
-    status, text = verdict(trained("balanced").data, other, certificate=str(transcript))
+    assert status == check.REFUTED, text
+    assert re.search(reason, text), text
+
+
+def test_a_transcript_of_another_model_is_refuted(trained):
+    data, model, _ = trained("balanced")
+    status, text = verdict(data, model, certificate=str(trained("svc").transcript))
     assert (status, text.endswith("is the transcript of another model")) == (check.REFUTED, True)
-
-
-def test_wrong_coefficients_of_a_transcript_are_refuted(trained, tmp_path):
-    data, model, transcript = trained("hinge")
-    parts = check.transcript_of(str(transcript), check.Model(str(model)))[0]
-    content = bytearray(transcript.read_bytes())
-    at = content.find(b"\n", content.find(b"\n") + 1) + 1 + parts["rows"].nbytes
-    beta = parts["beta"] * 1.2
-    content[at : at + beta.nbytes] = beta.tobytes()
-    (tmp_path / "transcript").write_bytes(content)
-    status, text = verdict(data, model, certificate=str(tmp_path / "transcript"))
-    assert status == check.REFUTED
-    assert text.startswith("the coefficient of row")
 
 
 # ---- bad inputs ----------------------------------------------------------------------------------
