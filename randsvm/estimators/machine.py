@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import textwrap
 import warnings
 from collections.abc import Callable
@@ -29,8 +28,8 @@ from randsvm.models.fitted import FittedModel, decision_values, load
 from randsvm.models.model import Model
 from randsvm.models.normal_form import normal_form
 from randsvm.models.onnx_graph import add_to, onnx_graph
-from randsvm.parameters.option import BALANCED, options_on_command_line
-from randsvm.parameters.run import ALGORITHMS, COMMON, Resources
+from randsvm.parameters.option import BALANCED
+from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import class_weights
 
 # The options of a training that a model file records, and the parameters of estimators for them.
@@ -173,12 +172,9 @@ def checked_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
 
 def recorded_options(model: Model) -> dict[str, Any]:
     """Return the options of the training by name, as the model file records them."""
-    algorithm, *words = shlex.split(model.metadata.get("configuration", "")) or [""]
-    found = options_on_command_line(words, (*ALGORITHMS.get(algorithm, ()), *COMMON))
-    if "lambda_" in found:
-        # C follows from lambda and the number of rows.
-        found["C"] = float(model.metadata["C"])
-    return found
+    found = model.metadata.options
+    # C follows from lambda and the number of rows.
+    return found | {"C": model.metadata.C} if "lambda_" in found else found
 
 
 AnySVM = TypeVar("AnySVM", bound="BaseSVM")
@@ -577,7 +573,7 @@ class Classifier(ClassifierMixin, BaseSVM):
         super()._set_model(fitted, recorded)
         model, weights = fitted.model, recorded.get("weights", {})
         self.classes_ = np.unique(fitted.classes)
-        if "configuration" in model.metadata and BALANCED not in weights:
+        if model.metadata.configuration is not None and BALANCED not in weights:
             counts = [1.0] * len(model.labels)
             of_labels = class_weights(tuple(weights.items()), model.labels, counts)
             self.class_weight_ = np.array(of_labels)[np.argsort(self._class_indices)]

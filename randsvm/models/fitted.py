@@ -28,7 +28,7 @@ from randsvm.records import record
 
 __all__ = ["FittedModel", "load"]
 
-# Keys of the metadata in a description.
+# The lines of the trailer in a description.
 NUMBERS = ("n", "d", "nnz", "violators", "seed", "C", "lambda", "primal", "dual", "gap")
 TEXTS = ("stopped", "digest")
 # Labels that a line lists; a longer list ends with the number of labels.
@@ -70,7 +70,7 @@ class FittedModel:
         """
         if self.outcome is not None:
             return self.outcome.gap
-        gap = self.model.metadata.get("gap")
+        gap = self.model.metadata.gap
         return math.nan if gap is None else gap
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -168,9 +168,14 @@ class FittedModel:
             Values by the name of the property: str, bool, numbers, lists or None.
         """
         model, metadata = self.model, self.model.metadata
+        lines = {
+            key: one
+            for key, one in metadata.lines().items()
+            if not isinstance(one, float) or math.isfinite(one)
+        }
         # Models of sgd have no line `certificate`: the gap of sgd --gap has no bounds of rounding.
         # Models of other programs have no certificate.
-        unrecorded = "none" if metadata.get("gap") is None else "computed"
+        unrecorded = "none" if metadata.gap is None else "computed"
         return {
             **model.properties(),
             "labels": list(model.labels),
@@ -181,13 +186,11 @@ class FittedModel:
             "scaling": None if model.scaling is None else model.scaling.name,
             "columns": None if model.columns is None else list(map(str, model.columns.columns)),
             "label_column": None if model.columns is None else model.columns.label,
-            "version": metadata.get("version"),
-            "configuration": metadata.get("configuration"),
-            **{name: metadata.get(name) for name in NUMBERS},
-            "certificate": metadata.get(
-                "certificate", unrecorded if "version" in metadata else None
-            ),
-            **{name: metadata.get(name) for name in TEXTS},
+            "version": metadata.version,
+            "configuration": metadata.configuration,
+            **{name: lines.get(name) for name in NUMBERS},
+            "certificate": lines.get("certificate", metadata.version and unrecorded),
+            **{name: lines.get(name) for name in TEXTS},
         }
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix
+from randsvm.arrays import CsrMatrix, find_columns
 from randsvm.data import svmlight
 from randsvm.decimals import join_rows
 from randsvm.kernels.kernel import Kernel
@@ -143,6 +143,8 @@ def read(content: bytes, name: str) -> KernelModel:
             raise header.error(header.first_line, expected, "others")
         indices, values = numbers.astype(np.int32), np.ones_like(values)
         features, given["zero_based"] = np.unique(indices), True
+    elif given["seen"] is not None and not find_columns(given["seen"], features)[1].all():
+        raise ValueError("expected the features of all support vectors")
     shape = (len(rows), len(features))
     fields: dict[str, Any] = given | {
         "float64": True,

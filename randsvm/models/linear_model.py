@@ -11,6 +11,7 @@ import numpy as np
 from randsvm.arrays import to_csr
 from randsvm.decimals import join_rows
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
+from randsvm.models.metadata import ARRAY, LineKind, Metadata
 from randsvm.models.model import Model, ModelRows
 from randsvm.models.model_text import (
     COUNTS,
@@ -34,9 +35,6 @@ CLASSIFIER_SOLVERS = (
     "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL",
 )  # fmt: skip
 REGRESSION_SOLVERS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL")
-# The lines of the trailer by which sgd marks novelty detection: the weight of the origin, or with
-# -n the share of rows outside.
-ORIGIN, SHARE_OUTSIDE = "origin", "nu"
 TASKS = {
     **dict.fromkeys(CLASSIFIER_SOLVERS, "svc"),
     **dict.fromkeys(REGRESSION_SOLVERS, "svr"),
@@ -94,8 +92,8 @@ class LinearModel(Model):
         return X @ self.w + self.b
 
     def properties(self) -> dict[str, Any]:
-        marks = self.metadata.keys() & {ORIGIN, SHARE_OUTSIDE}
-        task = "one-class" if marks else TASKS[self.solver]
+        is_novelty = self.metadata.origin is not None or self.metadata.nu is not None
+        task = "one-class" if is_novelty else TASKS[self.solver]
         return {
             "format": "liblinear",
             "task": task,
@@ -162,8 +160,9 @@ def read(content: bytes, name: str) -> LinearModel:
     """
     header = Header(content, name, HEADER_FORMAT)
     (solver,), (nr_class,) = header.get("solver_type"), header.get("nr_class")
-    text, A, B = header.take("map", "probA", "probB")
-    given, mapping = header.fields(TASKS[solver]), None if text is None else RandomMap.parse(text)
+    mapping = header.trailer.take("map", LineKind("a random feature map", RandomMap.parse))
+    A, B = (header.trailer.take(key, ARRAY) for key in ("probA", "probB"))
+    given = header.fields(TASKS[solver])
     (nr_feature,), (bias,) = header.get("nr_feature"), header.get("bias")
     (rho,) = header.get("rho") if solver == ONE_CLASS_SOLVER else (0.0,)
     # Two classes have one column of w, except in MCSVM_CS.
@@ -173,8 +172,10 @@ def read(content: bytes, name: str) -> LinearModel:
     if others.indices.size:
         raise header.error(header.first_line, "numbers in the rows of w", "index:value")
     b = w[-1] * bias if bias >= 0 else np.zeros(columns)
-    if A is not None:
-        given["sigmoid"] = np.array([A, B], np.float64).reshape(2, columns)
+    if A is not None or B is not None:
+        if TASKS[solver] != "svc" or any(one is None or one.shape != b.shape for one in (A, B)):
+            raise ValueError(f"expected {columns} numbers probA and probB of classes")
+        given["sigmoid"] = np.array([A, B])
     features, w = given["seen"], w[:nr_feature]
     if features is None:
         features = np.arange(1, nr_feature + 1, dtype=np.int32)
@@ -183,6 +184,7 @@ def read(content: bytes, name: str) -> LinearModel:
         w = w[features - 1]
     if len(w) != (len(features) if mapping is None else mapping.components):
         raise ValueError("expected a row of w for each feature")
+    _check_state(given["metadata"], w, TASKS[solver], len(given["labels"]))
     return LinearModel(
         w=np.ascontiguousarray(w),
         b=b - rho,
@@ -191,3 +193,28 @@ def read(content: bytes, name: str) -> LinearModel:
         features=features,
         **given,
     )
+
+
+def _check_state(found: Metadata, w: np.ndarray, task: str, classes: int) -> None:
+    """Raise ValueError if an update cannot continue from the state that a trailer has."""
+    if found.weights is None:
+        return
+    if (found.epsilon is None) == (task == "svr"):
+        raise ValueError("expected epsilon of a regression")
+    # Novelty detection has one weight and the labels of two classes.
+    is_novelty = found.origin is not None or found.nu is not None
+    count = classes if task == "svc" and not is_novelty else 1
+    if found.weights.shape != (count,) or (found.weights <= 0).any():
+        raise ValueError(f"expected {count} weights above 0")
+    if found.running is None:
+        return
+    shapes = {"": (3,), "_v": w.shape, "_b": w.shape[1:], "_A": w.shape, "_b_sum": w.shape[1:]}
+    for name, shape in shapes.items():
+        array = getattr(found, f"running{name}")
+        if array is not None and array.size != np.prod(shape, dtype=int):
+            raise ValueError(f"expected running weights of shape {shape}")
+    # Weights are s v: s is above 0. A mean over m steps has sums.
+    if found.running[0] <= 0 or found.running[2] < 0:
+        raise ValueError("expected running sums of steps")
+    if bool(found.running[2]) != (found.running_A is not None):
+        raise ValueError("expected the running mean of m steps")

@@ -5,7 +5,6 @@ A model has no reference to its training data or to the run that trained it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from randsvm.data.labels import label_values
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
 from randsvm.models.decisions import NonconformityScores
+from randsvm.models.metadata import Metadata
 
 # The labels of novelty detection: 1 for rows like the training rows, -1 for novelties.
 ONE_CLASS_LABELS = ("1", "-1")
@@ -57,7 +57,7 @@ class Model:
     e^(-|z| / sigma) / (2 sigma); None: not fitted
     density_marks : (10,), bounds of the bins of `decisions.novelty_probabilities`; None: not fitted
     columns : of the tables that the model was trained with; None: of svmlight files or arrays
-    metadata : other lines of the trailer, which describe the training
+    metadata : of the training
     """
 
     features: np.ndarray
@@ -72,7 +72,7 @@ class Model:
     noise_scale: float | None = None
     density_marks: np.ndarray | None = None
     columns: Columns | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=Metadata)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields for pickling, without cached values."""

@@ -23,12 +23,22 @@ import numpy as np
 from randsvm import files
 from randsvm.data import svmlight
 from randsvm.data.columns import Columns
+from randsvm.data.labels import label_values
 from randsvm.data.scaling import Scaling
 from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import is_number, shortest
 from randsvm.errors import ModelError, ParameterError, RandsvmError, quoted
 from randsvm.models.decisions import NonconformityScores
+from randsvm.models.metadata import (
+    ARRAY,
+    TEXTS,
+    LineKind,
+    Metadata,
+    Trailer,
+    any_of,
+)
 from randsvm.models.model import ONE_CLASS_LABELS, Model
+from randsvm.parameters.svm import prediction_type_of
 
 # The package's own layout holds what LIBSVM's and LIBLINEAR's formats cannot: labels that are
 # names, scaling, several classes one against the rest. Its first line is this word and a version,
@@ -157,7 +167,8 @@ def trailer_of(model: Model, has_labels: bool, **own: Any) -> dict[str, Any]:
         "conformal_ranks": None if conformal is None else conformal.ranks,
         **own,
     }
-    return {**model.metadata, **{key: one for key, one in lines.items() if one is not None}}
+    known = {key: one for key, one in lines.items() if one is not None}
+    return {**model.metadata.lines(), **known}
 
 
 def runs_of(features: np.ndarray) -> str:
@@ -200,9 +211,19 @@ def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None
             f"{name}: expected the line '{SEAL_PREFIX.decode()}...' of all bytes before it at the "
             f"end, found others: the model was truncated, altered or damaged after it was written"
         )
-    with reading(name):
-        words = [line.removeprefix(LINE_PREFIX).partition(b" ") for line in lines[:-2]]
-        return start, {key.decode(): json.loads(files.decoded(text)) for key, _, text in words}
+    items = dict[str, Any]()
+    for number, line in enumerate(lines[:-2], line_number + 1):
+        key, _, text = files.decoded(line.removeprefix(LINE_PREFIX)).partition(" ")
+        try:
+            if key in items:
+                raise ValueError
+            items[key] = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            expected = "'# randsvm', a key that no line before it has, and JSON"
+            raise ModelError(
+                f"{name}:{number}: expected {expected}, found {quoted(line)}"
+            ) from error
+    return start, items
 
 
 def _check_version(line: bytes, before: bytes, where: str) -> None:
@@ -238,7 +259,7 @@ def reading(name: str) -> Iterator[None]:
 class Header:
     """The lines of a model before its rows, and its trailer.
 
-    trailer : its items; those that are taken are removed, the others are metadata of the model
+    trailer : its lines that were not read yet
     is_foreign : whether there is no trailer: LIBSVM or LIBLINEAR wrote the model
     own_layout : whether the model is in the package's own layout
     words, lines : of each keyword, and the number of its line; first_line : of the first row
@@ -251,8 +272,9 @@ class Header:
         """
         self.name = name
         self.program, self.last_line, self._kinds = header_format
-        end, trailer = split_trailer(content, name)
-        self.trailer, self.is_foreign, self.own_layout = trailer or {}, trailer is None, False
+        end, items = split_trailer(content, name)
+        self.trailer, self.is_foreign = Trailer(items or {}, name), items is None
+        self.own_layout = False
         self.lines, self.words = dict[str, int](), dict[str, list[bytes]]()
         stream, number = io.BytesIO(content), 0
         for number, line in enumerate(stream, 1):
@@ -302,15 +324,43 @@ class Header:
             raise self.error(keyword, expected, f"{len(words)}")
         return tuple(map(value, words))
 
-    def take(self, *keys: str) -> list[Any]:
-        """Return items of the trailer, None for a missing one, and remove them from it."""
-        return [self.trailer.pop(key, None) for key in keys]
-
     def fields(self, task: str) -> dict[str, Any]:
         """Return the fields of Model from the labels of the header and the trailer.
 
-        task : svc, one-class or svr. What was not taken of the trailer is the metadata.
+        task : svc, one-class or svr. Lines that only some classes of models have come before.
         """
+        take, require = self.trailer.take, self.trailer.require
+        index_base = take("index_base", any_of(0, 1))
+        features = LineKind("ascending indices as '1-7,9,12-13'", features_of)
+        seen, is_float64 = take("features", features), take("values", any_of("float64"))
+        columns = take("columns", LineKind("the columns of a table", Columns.from_json))
+        metadata = Metadata.read(self.trailer)
+        found = {
+            "labels": self._labels(task),
+            "zero_based": index_base == 0,
+            "float64": self.is_foreign or is_float64 is not None,
+            "seen": seen,
+            "scaling": self._scaling(seen),
+            "conformal": self._conformal(),
+            "columns": columns,
+            "metadata": metadata,
+        }
+        if not self.is_foreign:
+            require("index_base", index_base)
+            self.trailer.end()
+        count = None if seen is None else len(seen)
+        if metadata.d not in (None, count):
+            raise ValueError(f"expected {metadata.d} features")
+        if seen is not None and (seen[:1] < index_base).any():
+            raise ValueError(f"expected features from {index_base} on")
+        if columns is not None and (
+            seen is None or (seen[-1:] >= columns.features + index_base).any()
+        ):
+            raise ValueError("expected the features of the columns")
+        return found
+
+    def _labels(self, task: str) -> tuple[str, ...]:
+        """Return the labels as the training data spelled them, or those of a foreign model."""
         (nr_class,), labels = self.get("nr_class"), tuple[Any, ...]()
         if task == "svc":
             labels = self.get("label", nr_class, self.own_layout) or ()
@@ -318,31 +368,45 @@ class Header:
                 raise self.error("label", "different labels", f"{list(labels)}")
         elif nr_class != 2:
             raise self.error("nr_class", f"nr_class 2 of a model of {task}", f"{nr_class}")
-        own_labels, index_base, values = self.take("labels", "index_base", "values")
-        labels = tuple(map(str, own_labels or labels))
-        if task == "svc" and len(labels) != nr_class:
-            raise ValueError(f"expected {nr_class} labels")
-        runs, columns, scale = self.take("features", "columns", "scale")
-        seen = None if runs is None else features_of(runs)
-        keys = "scale_shift", "scale_factor", "conformal_scores", "conformal_ranks"
-        shift, factor, scores, ranks = (
-            None if one is None else np.array(one, np.float64) for one in self.take(*keys)
-        )
+        own = self.trailer.take("labels", TEXTS)
+        if task == "one-class":
+            if own is not None and own != ONE_CLASS_LABELS:
+                raise ValueError(f"expected the labels {ONE_CLASS_LABELS}")
+            return ONE_CLASS_LABELS
+        if task == "svr":
+            if own:
+                raise ValueError("expected no labels of a regression")
+            return ()
+        if self.is_foreign:
+            own = tuple(map(str, labels))
+        values = label_values(self.trailer.require("labels", own))
+        if len(set(values)) != nr_class or (labels and values != labels):
+            raise ValueError(f"expected {nr_class} labels, those of the header")
+        return own
+
+    def _scaling(self, seen: np.ndarray | None) -> Scaling | None:
+        take = self.trailer.take
+        name = take("scale", any_of("minmax", "standard", "unit"))
+        shift, factor = (take(f"scale_{one}", ARRAY) for one in ("shift", "factor"))
+        if name is None and shift is None and factor is None:
+            return None
         shapes = {one.shape for one in (shift, factor) if one is not None}
-        if scale is not None and (seen is None or shapes - {seen.shape}):
+        # Only the unit norm has no factor of each feature.
+        is_whole = name is not None and (factor is None) == (name == "unit")
+        if not is_whole or seen is None or shapes - {seen.shape}:
             raise ValueError("expected a scaling of each feature")
-        return {
-            "labels": {"svc": labels, "one-class": ONE_CLASS_LABELS, "svr": ()}[task],
-            "zero_based": index_base == 0,
-            "float64": self.is_foreign or values == "float64",
-            "seen": seen,
-            "scaling": None if scale is None else Scaling(scale, shift, factor),
-            "conformal": None
-            if scores is None or ranks is None
-            else NonconformityScores(scores, ranks),
-            "columns": None if columns is None else Columns.from_json(columns),
-            "metadata": self.trailer,
-        }
+        return Scaling(name, shift, factor)
+
+    def _conformal(self) -> NonconformityScores | None:
+        keys = "conformal_scores", "conformal_ranks"
+        scores, ranks = (self.trailer.take(key, ARRAY) for key in keys)
+        if scores is None and ranks is None:
+            return None
+        for key, found in zip(keys, (scores, ranks), strict=True):
+            ascending = self.trailer.require(key, found).ndim == 1 and (np.diff(found) >= 0).all()
+            if not ascending or found.shape != scores.shape or not len(found):
+                raise ValueError(f"expected {key} in ascending order")
+        return NonconformityScores(scores, ranks)
 
     def rows(self, count: int, columns: int, row: str, rows: str) -> tuple[np.ndarray, ParsedRows]:
         """Return the numbers that begin the rows, (count, columns) float64, and their features.
@@ -428,7 +492,11 @@ def load(path: str) -> Model:
     """
     content, name = read_content(path), files.display_name(path)
     with reading(name):
-        return _module_of(format_of(content) or "libsvm").read(content, name)
+        model: Model = _module_of(format_of(content) or "libsvm").read(content, name)
+        task = model.metadata.options.get("task")
+        if task is not None and prediction_type_of(task) != model.properties()["task"]:
+            raise ValueError(f"expected no training of -s {task}")
+        return model
 
 
 def read_content(path: str) -> bytes:
@@ -470,14 +538,13 @@ def check_replaces_model(path: str) -> None:
     files.check_output(path, "a model", lambda head: format_of(head) is not None)
 
 
-def configuration_and_gap(path: str) -> tuple[str, float] | None:
-    """Return the configuration and the gap in the trailer of a model file.
+def metadata_of(path: str) -> Metadata | None:
+    """Return the metadata of a model file.
 
-    None if the file is missing, not regular or damaged, or if the model has no certified gap.
+    None if the file is missing, not regular, damaged or by another program.
     """
-    lines = {}
     if files.size_of(path):
         with contextlib.suppress(RandsvmError):
-            lines = split_trailer(read_content(path), path)[1] or {}
-    gap = lines.get("gap")
-    return (lines["configuration"], gap) if isinstance(gap, float) else None
+            items = split_trailer(read_content(path), path)[1]
+            return None if items is None else Metadata.read(Trailer(items, path))
+    return None

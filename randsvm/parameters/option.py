@@ -469,7 +469,7 @@ def options_on_command_line(words: Sequence[str], groups: Sequence[type]) -> dic
     """Return the values of a command line that `command_line` made, by field.
 
     Class weights are a dictionary by label; that of BALANCED is 1. Words that are no option of the
-    groups are skipped.
+    groups are skipped. Raise ValueError for a value that is not allowed.
     """
     fields = {spec.flags[0]: (f.name, spec) for group in groups for f, spec in option_fields(group)}
     found: dict[str, Any] = {}
@@ -481,10 +481,11 @@ def options_on_command_line(words: Sequence[str], groups: Sequence[type]) -> dic
         if isinstance(spec.kind, Flag):
             found[name] = True
         elif isinstance(spec.kind, Weights):
-            label = next(rest)
-            found.setdefault(name, {})[label] = 1.0 if label == BALANCED else float(next(rest))
+            label = next(rest, "")
+            weight = 1.0 if label == BALANCED else next(rest, "")
+            found.setdefault(name, {}).update(spec.kind.value(((label, weight),)))
         else:
-            found[name] = spec.kind.value(next(rest))
+            found[name] = spec.kind.value(next(rest, ""))
     return found
 
 

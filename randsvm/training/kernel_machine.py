@@ -28,6 +28,7 @@ from randsvm.events import (
 )
 from randsvm.models.decisions import class_pairs, pair_positions
 from randsvm.models.kernel_model import KernelModel
+from randsvm.models.metadata import or_nan
 from randsvm.models.model import Model
 from randsvm.parallel import completed_results
 from randsvm.parameters.option import AUTO, BALANCED, require
@@ -746,16 +747,16 @@ class KernelTrainingRun(FileRun[KernelParams]):
     def metadata(self, outcome: Trained) -> dict[str, Any]:
         return {
             "problem": self._problem,
-            "lambda": self.trainer.cost_and_lambda(self.params)[1],
-            "primal": outcome.primal,
-            "dual": outcome.dual,
+            "lambda_": self.trainer.cost_and_lambda(self.params)[1],
+            "primal": or_nan(outcome.primal),
+            "dual": or_nan(outcome.dual),
             "primal_error": self._certificate.primal_error,
             "dual_error": self._certificate.dual_error,
             "gap": outcome.gap,
             **({} if outcome.largest_gap is None else {"largest_gap": outcome.largest_gap}),
             "certificate": outcome.certificate,
             **({"dual_of": "other coefficients"} if self._certificate.other_dual else {}),
-            "violators": outcome.violators,
+            "violators": or_nan(outcome.violators),
             **({} if outcome.reduced is None else outcome.reduced._asdict()),
             "stopped": outcome.stopped,
         }

@@ -39,7 +39,8 @@ from randsvm.errors import (
     TransferError,
 )
 from randsvm.events import Epoch, Notice, Started, Trained, Updated, Watch, emit, listening
-from randsvm.models.linear_model import LOGISTIC, ORIGIN, SHARE_OUTSIDE, LinearModel
+from randsvm.models.linear_model import LOGISTIC, LinearModel
+from randsvm.models.metadata import Metadata, or_nan
 from randsvm.models.model import Model
 from randsvm.models.model_text import load, save
 from randsvm.models.row_files import RowFiles
@@ -328,10 +329,10 @@ class LinearTrainingRun(FileRun[SgdParams]):
         one_epoch = D.total_weight() if D.summary.weighted else D.n
         return {
             **({} if self.params.gap is None else {"problem": self._problem}),
-            "primal": outcome.primal,
+            "primal": or_nan(outcome.primal),
             **({} if outcome.dual is None else {"dual": outcome.dual}),
             **({} if isnan(outcome.gap) else {"gap": outcome.gap}),
-            "violators": outcome.violators,
+            "violators": or_nan(outcome.violators),
             **({} if self.groups == 1 else {"averaged": self.groups}),
             "stopped": outcome.stopped,
             # --update continues as after one epoch, also after several. A row counts by its weight
@@ -449,25 +450,26 @@ def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Datase
     return D.subset(~held), D.subset(held)
 
 
-# The numbers of a schedule that a model stores, without the last underscore.
+# The numbers of a schedule that a model stores.
 STORED = ("lambda_", "eta0", "bias_rate", "bias_lambda")
 # The arrays of a Learner that an update stores; the last two are of the mean.
 RUNNING = ("v", "b", "A", "b_sum")
 
 
 def state_metadata(learner: Learner, t: float) -> dict[str, Any]:
-    """Return the entries of the trailer that --update continues from; see `_learner_of`.
+    """Return the fields of Metadata that --update continues from; see `_learner_of`.
 
     t: the number of steps that count as made
     """
     steps = learner.steps
-    mark = SHARE_OUTSIDE if steps.loss == OUTSIDE else ORIGIN
+    # Both mark novelty detection: the weight of the origin, or with -n the share of rows outside.
+    mark = "nu" if steps.loss == OUTSIDE else "origin"
     return {
         **({} if steps.epsilon is None else {"epsilon": steps.epsilon}),
         **({mark: steps.origin} if steps.origin else {}),
-        **{name.rstrip("_"): getattr(steps, name) for name in STORED},
-        "weights": steps.weights.tolist(),
-        "t": t,
+        **{name: getattr(steps, name) for name in STORED},
+        "weights": steps.weights,
+        "t": float(t),
     }
 
 
@@ -477,42 +479,40 @@ def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
     If an update wrote the model, it continues with its running weights, and with their mean if
     both runs have one.
     """
-    metadata = old.metadata
-    try:
-        numbers = {name: float(metadata[name.rstrip("_")]) for name in STORED}
-        t, weights = float(metadata["t"]), metadata["weights"]
-    except KeyError:
+    found = old.metadata
+    numbers = {name: getattr(found, name) for name in STORED}
+    origin, epsilon, t, weights = found.origin or 0.0, found.epsilon, found.t, found.weights
+    if (
+        t is None
+        or weights is None
+        or not np.isfinite([t, origin, epsilon or 0.0, *numbers.values()]).all()
+    ):
         raise ModelError(
             f"{path}: expected a model of randsvm-train sgd to update, found one without its "
             f"step size"
-        ) from None
+        )
     if params.weights:
-        weights = class_weights(params.weights, old.labels, [1] * len(old.labels))
+        weights = np.array(class_weights(params.weights, old.labels, [1] * len(old.labels)))
     steps = SgdSchedule(
-        weights=np.array(weights),
+        weights=weights,
         loss=LOSS_OF_SOLVER.get(old.solver, "hinge"),
         crammer_singer=old.solver == CRAMMER_SINGER,
-        epsilon=float(metadata["epsilon"]) if "epsilon" in metadata else None,
-        origin=float(metadata.get(ORIGIN, "0")),
+        epsilon=epsilon,
+        origin=origin,
         # A fixed rate follows changing data; a mean would lag behind.
         averages=params.update_rate is None,
         fixed_rate=params.update_rate or 0.0,
         **numbers,
     )
     learner = Learner(steps, old.w.copy(), old.b.copy(), steps_before=t)
-    if "running" not in metadata:
+    if found.running is None:
         return learner
-    try:
-        learner.state[S], sigma, m = metadata["running"]
-        for name in RUNNING if m and steps.averages else RUNNING[:2]:
-            own: np.ndarray = getattr(learner, name)
-            own[...] = np.array(metadata[f"running_{name}"], np.float64).reshape(own.shape)
-        if m and steps.averages:
-            learner.state[[SIGMA, M]] = sigma, m
-    except (KeyError, ValueError):
-        raise ModelError(
-            f"{path}: expected the running weights of an update, found some that do not fit it"
-        ) from None
+    learner.state[S], sigma, m = found.running
+    for name in RUNNING if m and steps.averages else RUNNING[:2]:
+        own: np.ndarray = getattr(learner, name)
+        own[...] = getattr(found, f"running_{name}").reshape(own.shape)
+    if m and steps.averages:
+        learner.state[[SIGMA, M]] = sigma, m
     return learner
 
 
@@ -582,7 +582,7 @@ def _updatable(old: Model, path: str) -> LinearModel:
     refused = {
         "random features": old.mapping,
         # Its b was set by all rows at once.
-        "-n": old.metadata.get(SHARE_OUTSIDE),
+        "-n": old.metadata.nu,
         "--scale": old.scaling,
         "-b 1": None if old.solver in LOGISTIC else old.sigmoid,
         "--conformal": old.conformal,
@@ -717,20 +717,20 @@ class UpdateRun(TrainingRun):
 
     def write(self, outcome: Trained) -> None:
         learner, old = self.learner, self.old
-        s, sigma, m = learner.state[[S, SIGMA, M]].tolist()
-        names = RUNNING if m else RUNNING[:2]
+        running = learner.state[[S, SIGMA, M]]
+        names = RUNNING if running[2] else RUNNING[:2]
         # Other lines of the old model, as its gap, are not true of these weights.
-        metadata = {
-            "version": __version__,
-            "configuration": shlex.join(["sgd", *self.arguments]),
-            "n": old.metadata.get("n", 0) + learner.steps_made,
-            "d": len(self.features),
-            "stopped": outcome.stopped,
+        metadata = Metadata(
+            version=__version__,
+            configuration=shlex.join(["sgd", *self.arguments]),
+            n=(old.metadata.n or 0) + learner.steps_made,
+            d=len(self.features),
+            stopped=outcome.stopped,
             **state_metadata(learner, learner.t),
             # Another update continues from these without a difference.
-            "running": [s, sigma, m],
-            **{f"running_{name}": getattr(learner, name).tolist() for name in names},
-        }
+            running=running,
+            **{f"running_{name}": getattr(learner, name).copy() for name in names},
+        )
         w, b = learner.linear
         model = replace(
             old, w=w, b=b, features=self.features, seen=self.features, metadata=metadata

@@ -13,7 +13,6 @@ from contextlib import closing, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from math import inf, isnan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
@@ -51,8 +50,9 @@ from randsvm.events import (
     listening,
 )
 from randsvm.files import display_name, display_output
+from randsvm.models.metadata import Metadata
 from randsvm.models.model import ONE_CLASS_LABELS, Model
-from randsvm.models.model_text import configuration_and_gap, save
+from randsvm.models.model_text import metadata_of, save
 from randsvm.parallel import one_blas_thread
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, option_fields, require
 from randsvm.parameters.run import Resources, Search
@@ -639,7 +639,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
 
     @abstractmethod
     def metadata(self, outcome: Trained) -> dict[str, Any]:
-        """Return the entries of the model's trailer that this way of training adds."""
+        """Return the fields of Metadata that this way of training adds."""
 
     @abstractmethod
     def model(self, **common: Any) -> Model:
@@ -697,12 +697,10 @@ class FileRun(TrainingRun, Generic[AnyParams]):
             return None
         if isnan(outcome.gap) and outcome.gap_asked is None:
             return None
-        old = configuration_and_gap(path)
-        if old is None or outcome.gap <= old[1]:
+        old = metadata_of(path)
+        if old is None or old.gap is None or isnan(old.gap) or outcome.gap <= old.gap:
             return None
-        arguments = shlex.split(old[0])
-        tasks = [task for option, task in pairwise(arguments) if option == "-s"]
-        return old[1] if tasks == [self.params.task] else None
+        return old.gap if old.options.get("task") == self.params.task else None
 
     def write(self, outcome: Trained) -> None:
         trainer, summary = self.trainer, self.trainer.D.summary
@@ -719,23 +717,23 @@ class FileRun(TrainingRun, Generic[AnyParams]):
         if self.path is not None:
             save(self.saved_model, outcome.model)
 
-    def _metadata(self, outcome: Trained) -> dict[str, Any]:
-        """Return the entries of the model's trailer. Equal runs have equal entries."""
+    def _metadata(self, outcome: Trained) -> Metadata:
+        """Return the metadata of the model. Equal runs have equal metadata."""
         D, of_search, best = self.trainer.D, dict[str, Any](), self.cross_validation
         if best is not None:
             score = f"{best.score_name} {best.score!r}"
             of_search = {"cross_validation": score, "cross_validation_rows": best.rows}
         if self.searched is not None and self.searched.of > 1:
             of_search["searched"] = len(self.searched.tried)
-        return {
-            "version": __version__,
-            "configuration": shlex.join(self.arguments),
-            "seed": self.trainer.job.data_params.seed,
-            "n": D.n,
-            "d": len(D.summary.features),
-            "nnz": D.summary.nnz,
-            "digest": D.summary.digest,
-            "C": self.trainer.cost_and_lambda(self.params)[0],
+        return Metadata(
+            version=__version__,
+            configuration=shlex.join(self.arguments),
+            seed=self.trainer.job.data_params.seed,
+            n=D.n,
+            d=len(D.summary.features),
+            nnz=D.summary.nnz,
+            digest=D.summary.digest,
+            C=self.trainer.cost_and_lambda(self.params)[0],
             **self.metadata(outcome),
             **of_search,
-        }
+        )

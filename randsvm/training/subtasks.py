@@ -7,12 +7,11 @@ algorithm solves it.
 
 from __future__ import annotations
 
-import shlex
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf
+from math import inf, isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -557,8 +556,7 @@ class OldModel:
     @property
     def _values(self) -> dict[str, Any]:
         """The parameters that the model states."""
-        kernel, metadata = self.model.kernel, self.model.metadata
-        arguments = shlex.split(metadata.get("configuration", ""))
+        kernel, recorded = self.model.kernel, self.model.metadata.options
         values: dict[str, Any] = {
             "task": self.task,
             "kernel": kernel.name,
@@ -567,16 +565,7 @@ class OldModel:
         if self.model.prediction_type == "svc" and len(self.model.labels) > 2:
             values["multiclass"] = "ovo" if self.model.has_pairs else "ovr"
         values |= {} if self.cost is None else {"C": self.cost}
-        for name, letter in (("epsilon", "-p"), ("nu", "-n")):
-            if letter in arguments[:-1]:
-                values[name] = self._number(arguments[arguments.index(letter) + 1])
-        return values
-
-    def _number(self, word: str) -> float:
-        try:
-            return float(word)
-        except ValueError as error:
-            raise ModelError(f"{self.path}: expected a number, found {word!r}") from error
+        return values | {name: recorded[name] for name in ("epsilon", "nu") if name in recorded}
 
     @property
     def cost(self) -> float | None:
@@ -584,8 +573,8 @@ class OldModel:
 
         Then it is the largest coefficient, if several support vectors have it.
         """
-        if "C" in self.model.metadata:
-            return float(self.model.metadata["C"])
+        if (C := self.model.metadata.C) is not None and isfinite(C):
+            return C
         alpha = np.abs(self.model.beta)
         largest = float(alpha.max(initial=0.0))
         return largest if np.count_nonzero(alpha == largest) > 1 else None

@@ -569,7 +569,7 @@ def test_the_sample_that_sets_the_first_step_depends_on_the_seed():
 
     def first_step(seed):
         given = {"task": "svr", "epochs": 1, "seed": seed}
-        return api.train(Arrays(X, y), algorithm="sgd", **given).model.metadata["eta0"]
+        return api.train(Arrays(X, y), algorithm="sgd", **given).model.metadata.eta0
 
     assert first_step(0) == first_step(0) != first_step(1)
     # The spread of y about its median, divided by the mean of |x|^2, up to the sample.

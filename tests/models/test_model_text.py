@@ -15,10 +15,10 @@ from libsvm import svmutil
 from model_files import (
     KernelModel,
     SealedStream,
-    configuration_and_gap,
     features_of,
     format_of,
     load_model,
+    metadata_of,
     read_body,
     resealed,
     runs_of,
@@ -112,11 +112,12 @@ def test_standard_output(kind, written, monkeypatch):
 
 
 def test_the_numbers_of_another_run_are_found(tmp_path):
-    assert configuration_and_gap(tmp_path / "m") is None
+    assert metadata_of(tmp_path / "m") is None
     save_model(KINDS["rbf"], tmp_path / "m")
-    assert configuration_and_gap(tmp_path / "m") == (METADATA["configuration"], 0.5)
-    save_model(replace(KINDS["rbf"], metadata={"gap": None}), tmp_path / "m")
-    assert configuration_and_gap(tmp_path / "m") is None
+    found = metadata_of(tmp_path / "m")
+    assert (found.configuration, found.gap) == (METADATA.configuration, 0.5)
+    (tmp_path / "m").write_bytes(LIBSVM)
+    assert metadata_of(tmp_path / "m") is None
 
 
 # ---- what LIBLINEAR writes is read (for LIBSVM see test_kernel_model.py) ---------------------
@@ -156,7 +157,10 @@ def test_models_of_liblinear_are_read_and_written_for_it_again(tmp_path, solver,
 BODY = b"any\nmodel 0.5\n"
 
 
-def sealed(body=BODY, items=METADATA):
+LINES = METADATA.lines()
+
+
+def sealed(body=BODY, items=LINES):
     stream = io.BytesIO()
     writer = SealedStream(stream)
     writer.write(body)
@@ -220,6 +224,7 @@ def test_every_flipped_bit_and_every_cut_is_refused():
 
 OTHER = "another version of randsvm wrote this model, train again"
 FORMAT = "m:3: expected '# randsvm format 2', found '# randsvm"
+JSON = "expected '# randsvm', a key that no line before it has, and JSON, found "
 SEAL_MISSING = "m: expected the line '# randsvm sha256 .* truncated, altered or damaged"
 
 
@@ -235,8 +240,9 @@ SEAL_MISSING = "m: expected the line '# randsvm sha256 .* truncated, altered or 
         (sealed().replace(b"0.5\n", b"0.6\n", 1), SEAL_MISSING),
         (sealed() + b"x", SEAL_MISSING),
         (sealed() + sealed(), SEAL_MISSING),
-        (resealed(BODY + b"# randsvm format 2\n# comment\n"), "m: expected lines '# randsvm' th"),
-        (resealed(BODY + b"# randsvm format 2\n# randsvm a b\n"), "m: expected lines '# randsvm'"),
+        (resealed(BODY + b"# randsvm format 2\n# comment\n"), f"m:4: {JSON}"),
+        (resealed(BODY + b"# randsvm format 2\n# randsvm a b\n"), f"m:4: {JSON}"),
+        (resealed(BODY + b"# randsvm format 2\n" + b"# randsvm a 1\n" * 2), f"m:5: {JSON}"),
     ],
 )  # fmt: skip
 def test_a_bad_trailer_is_refused_in_one_line(content, message):
@@ -316,7 +322,7 @@ def test_a_model_with_line_ends_of_windows_is_read(kind, written):
     written.write_bytes(written.read_bytes().replace(b"\n", b"\r\n"))
     for field in fields(expected):
         assert same(*(getattr(one, field.name) for one in (load_model(written), expected)))
-    assert configuration_and_gap(written)
+    assert metadata_of(written)
     written.write_bytes(
         written.read_bytes().replace(b"SV\r\n", b"SV \r\n").replace(b"w\r\n", b"w \r\n")
     )

@@ -16,6 +16,7 @@ from randsvm.models import decisions, export, fitted, libsvm_format, metrics, mo
 from randsvm.models import linear_model as liblinear_format
 from randsvm.models.decisions import NonconformityScores
 from randsvm.models.kernel_model import KernelModel
+from randsvm.models.metadata import Metadata
 from randsvm.models.model import Model
 from randsvm.models.model_text import load
 from randsvm.training import probabilities
@@ -33,9 +34,9 @@ def save_model(model: Model, path: object) -> None:
     model_text.save(model, str(path))
 
 
-def configuration_and_gap(path: object) -> Any:
-    """Return the configuration and the gap in a file, or None."""
-    return model_text.configuration_and_gap(str(path))
+def metadata_of(path: object) -> Any:
+    """Return what a file tells about the training, or None."""
+    return model_text.metadata_of(str(path))
 
 
 def read_body(content: bytes, like: bytes = b"") -> Any:
@@ -69,6 +70,10 @@ def resealed(content: bytes) -> bytes:
 
 
 # ---- models -------------------------------------------------------------------------------------
+
+
+# A description of a training.
+metadata = Metadata
 
 
 def kernel_model(kernel: tuple[Any, ...], **fields: Any) -> Any:

@@ -1,10 +1,11 @@
 """A model of each kind that a file can hold, with random numbers."""
 
+import math
 from typing import Any
 
 import numpy as np
 from csr_rows import csr
-from model_files import kernel_model
+from model_files import kernel_model, metadata
 from scipy import sparse
 
 from randsvm.data.columns import Column, Columns
@@ -16,7 +17,11 @@ from randsvm.models.linear_model import LinearModel
 RNG = np.random.default_rng(5)
 FOUR = np.arange(1, 5, dtype=np.int32)
 HUGE = np.array([1, 2, 3, 2**31 - 1], np.int32)
-METADATA = {"seed": 7, "gap": 0.5, "primal": None, "configuration": "sgd -w 'a b' 2", "w": [0.1]}
+# A description of a training, with a number that is not known.
+METADATA = metadata(
+    version="0.1.0", configuration="sgd -w 'a b' 2", n=6, d=4, stopped="end", primal=math.nan,
+    dual=1.5, gap=0.5, problem={"task": "svc"},
+)  # fmt: skip
 
 
 def machine(

@@ -122,7 +122,7 @@ def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path, loss):
         z = y * (X @ model.w[:, 0] + model.b[0]) * (1 if model.labels[0] == "1" else -1)
         losses[name] = float(weights @ LINEAR_LOSSES[loss](z)) / weights.sum()
         w[name] = np.append(model.w, model.b)
-        assert float(model.metadata["t"]) == 300 + (len(y) if name == "plain" else weights.sum())
+        assert model.metadata.t == 300 + (len(y) if name == "plain" else weights.sum())
     assert (w["cost"] == w["file"]).all()
     assert (w["cost"] != w["plain"]).any()
     assert losses["cost"] == pytest.approx(losses["repeated"], rel=0.1)
