@@ -548,6 +548,29 @@ def test_balanced_classes_have_equal_sums_of_weights():
     np.testing.assert_allclose(machine.class_weight_ * sums, weights.sum() / 2)
 
 
+@pytest.mark.parametrize("name, kind", [("randsvm", SVC), ("sgd", LinearSVC)])
+def test_weights_beside_balanced_are_not_lost_in_silence(tmp_path, name, kind):
+    X, y = small()
+    data = oracle.write_svmlight(tmp_path / "d", y, X)
+    for words in (["balanced"], ["balanced", "-w", 1, 3]):
+        run_train(name, "-q", "-w", *words, data, tmp_path / "m")
+        if len(words) == 1:
+            machine = kind.from_model(tmp_path / "m")
+        else:
+            with pytest.warns(UserWarning, match="model's own weights of 1:"):
+                machine = kind.from_model(tmp_path / "m")
+        assert machine.class_weight == "balanced"
+
+
+@pytest.mark.parametrize("given", [{"kernel": "sigmoid"}, {"kernel": "poly", "coef0": -1}])
+def test_a_gap_is_refused_with_a_kernel_that_has_no_certificate(given):
+    X, y = small()
+    for machine in (SVC, NuSVR, OneClassSVM):
+        with pytest.raises(ValueError, match=r"^gap must be None, got 0\.01: kernel='"):
+            machine(gamma=0.1, gap=0.01, **given).fit(X, y)
+        assert np.isnan(machine(gamma=0.1, **given).fit(X, y).gap_)
+
+
 def test_columns_of_a_model_file_are_in_the_order_of_the_classes(tmp_path):
     """The labels of a model are in the order of their first rows."""
     X, y = make_blobs([30] * 3, centers=[[4, 0], [0, 4], [-4, -4]], shuffle=False, random_state=0)

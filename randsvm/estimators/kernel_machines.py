@@ -105,7 +105,10 @@ class KernelMachine(BaseSVM):
             "shrinking": bool(self.shrinking),
             **super()._options(arrays),
         }
-        if self.gap is not None and is_semidefinite(kernel, self.coef0):
+        if self.gap is not None:
+            if not is_semidefinite(kernel, self.coef0):
+                of_kernel = f"kernel={kernel!r} with coef0={self.coef0!r} has no certificate"
+                raise ValueError(f"gap must be None, got {self.gap!r}: {of_kernel}")
             given["gap"] = self.gap
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter

@@ -82,7 +82,8 @@ PARAMETERS = {
     "gap": (
         "float or None",
         "Relative duality gap: training ends when the objective is certified to be within this "
-        "share of the optimum. None: 0.001, or no gap for a kernel without a certificate.",
+        "share of the optimum. None: 0.001, or no gap for a kernel without a certificate, which "
+        "takes no other value.",
     ),
     "n_jobs": ("int or None", "Number of threads; None and -1: all cores."),
     "loss": (
@@ -411,8 +412,17 @@ class BaseSVM(BaseEstimator):
         kind = cls._format, cls._task.removeprefix("nu-")
         if (found["format"], found["task"]) != kind or model.has_row_numbers:
             raise ModelError(f"{os.fspath(path)}: expected a model for {cls.__name__}")
-        estimator = cls()
-        estimator._set_model(fitted, recorded_options(model))
+        estimator, recorded = cls(), recorded_options(model)
+        weights = recorded.get("weights", {})
+        if BALANCED in weights and len(weights) > 1:
+            others = ", ".join(label for label in weights if label != BALANCED)
+            warnings.warn(
+                f"class_weight='balanced' stands without the model's own weights of {others}: "
+                "scikit-learn has no parameter for both",
+                UserWarning,
+                stacklevel=2,
+            )
+        estimator._set_model(fitted, recorded)
         return estimator
 
     def _set_model(self, fitted: FittedModel, recorded: dict[str, Any]) -> None:
