@@ -54,7 +54,8 @@ SEAL_PREFIX = LINE_PREFIX + b"sha256 "
 INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
 MAX_HEADER_LINES = 16  # of a header in either format, including the first line of the own layout
-# The largest number of features that the trailer of a model may list as runs.
+# The largest number of features that the trailer of a model may list as runs, unless another line
+# has the same number: a damaged run would take 8 GB.
 MAX_FEATURES = 1 << 26
 
 # What a word after a keyword is: whether it is one, its value, and how messages name such words.
@@ -179,16 +180,18 @@ def runs_of(features: np.ndarray) -> str:
     return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in zip(first, last, strict=True))
 
 
-def features_of(runs: str) -> np.ndarray:
-    """Return the indices of a text that `runs_of` made, (d,) int32; ValueError for another."""
+def features_of(runs: str, most: int = MAX_FEATURES) -> np.ndarray:
+    """Return the indices of a text that `runs_of` made, (d,) int32; ValueError for another text,
+    and for more than `most` indices."""
     pairs = [run.partition("-") for run in runs.split(",") if run]
     ends = np.array([[int(a), int(b or a)] for a, _, b in pairs], np.int64).reshape(-1, 2)
     sizes = ends[:, 1] - ends[:, 0] + 1
     ascending = (np.diff(ends.ravel(), prepend=0, append=INT_LIMIT - 1) >= 0).all()
-    if not ascending or sizes.sum() > MAX_FEATURES:
-        raise ValueError(f"expected at most {MAX_FEATURES} features, ascending")
-    start = np.repeat(ends[:, 0] - np.cumsum(sizes) + sizes, sizes)
-    return (start + np.arange(len(start))).astype(np.int32)
+    if not ascending or sizes.sum() > most:
+        raise ValueError(f"expected at most {most} features, ascending")
+    start = np.repeat((ends[:, 0] - np.cumsum(sizes) + sizes).astype(np.int32), sizes)
+    start += np.arange(len(start), dtype=np.int32)
+    return start
 
 
 def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None]:
@@ -330,11 +333,14 @@ class Header:
         task : svc, one-class or svr. Lines that only some classes of models have come before.
         """
         take, require = self.trailer.take, self.trailer.require
-        index_base = take("index_base", any_of(0, 1))
-        features = LineKind("ascending indices as '1-7,9,12-13'", features_of)
+        index_base, metadata = take("index_base", any_of(0, 1)), Metadata.read(self.trailer)
+        most = max(MAX_FEATURES, metadata.d or 0)
+        features = LineKind(
+            f"at most {most:,} ascending indices as '1-7,9,12-13'",
+            lambda runs: features_of(runs, most),
+        )
         seen, is_float64 = take("features", features), take("values", any_of("float64"))
         columns = take("columns", LineKind("the columns of a table", Columns.from_json))
-        metadata = Metadata.read(self.trailer)
         found = {
             "labels": self._labels(task),
             "zero_based": index_base == 0,

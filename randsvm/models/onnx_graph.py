@@ -24,13 +24,15 @@ import numpy as np
 
 from randsvm import __version__
 from randsvm.data.labels import label_values
-from randsvm.errors import ParameterError
+from randsvm.errors import ModelError, ParameterError
 from randsvm.models import decisions
 from randsvm.models.model import Model
 from randsvm.models.normal_form import NormalForm
 
 # Versions that all runtimes of the last years read.
 OPSET, IR_VERSION = 13, 7
+# Protobuf has no messages of 2 GB; the rest is for nodes, names and small tables.
+MAX_BYTES = 2**31 - 2**26
 MAX_FLOAT = float(np.finfo(np.float32).max)
 
 # Nodes, and the tables that they name.
@@ -43,8 +45,10 @@ def onnx_graph(
     """Return the onnx.ModelProto of a model.
 
     floats : whether X is float32; break_ties : as in scikit-learn, whether sums of f decide between
-    classes with equal votes. Raise ParameterError without the package onnx.
+    classes with equal votes. Raise ParameterError without the package onnx, and ModelError for a
+    model whose graph would be too large.
     """
+    _check_size(model, form)
     try:
         from onnx import checker, helper, numpy_helper, parser
     except ImportError as error:
@@ -78,6 +82,24 @@ def onnx_graph(
         helper.set_model_props(made, {"feature_names": names})
     checker.check_model(made)
     return made
+
+
+def _check_size(model: Model, form: NormalForm) -> None:
+    """Raise ModelError if the tables of a graph take more than MAX_BYTES."""
+    terms, columns, K = len(form.c), len(form.b), len(model.labels)
+    # Scaling, and coefficients.
+    numbers = 3 * form.inputs + terms * columns
+    if form.phi != "entry":
+        signs = max(1, int(form.degree.max(initial=0))) if form.phi == "signs" else 1
+        numbers += form.inputs * terms * signs
+    if model.has_pairs:
+        numbers += columns * K * (1 + K * model.has_class_probabilities)
+    if 8 * numbers > MAX_BYTES:
+        raise ModelError(
+            f"expected a model whose ONNX graph has less than 2 GB, as the format allows, found "
+            f"one of {8 * numbers / 1e9:.1f} GB: its tables are dense, those of an export to C "
+            "are not"
+        )
 
 
 def add_to(made: Any, scope: Any, operator: Any, container: Any) -> None:

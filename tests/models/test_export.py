@@ -14,6 +14,7 @@ import pytest
 from commands import run_predict, run_train
 from model_files import (
     DRAWN_ROWS,
+    allow_bytes,
     exchange_predictions,
 )
 
@@ -322,6 +323,47 @@ def test_models_without_code_are_refused(tmp_path):
     with pytest.raises(ModelError, match="indices up to 250,000"):
         randsvm.export(tmp_path / "m", tmp_path / "m.c")
     assert not (tmp_path / "m.c").exists()
+
+
+# Trainings of models with large tables in each kind of graph.
+LARGE = {
+    "linear": ("sgd", "two"),
+    "rbf": ("randsvm -g 0.1", "two"),
+    "poly": ("randsvm -t poly -g 0.1 -r 1", "two"),
+    "fourier features": ("sgd -t rbf -g 0.1 --components 90", "two"),
+    "maclaurin features": ("sgd -t poly -g 0.1 -r 1 --components 90", "two"),
+    "pairs": ("randsvm -g 0.1 -b 1", "twelve"),
+}
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """Sets of rows with 20,000 columns, nearly all of them zeros."""
+    folder = tmp_path_factory.mktemp("wide")
+    y, X = oracle.two_gaussians(60, d=3)
+    for name, labels in (("two", y), ("twelve", np.arange(60) % 12)):
+        text = oracle.svmlight_text(labels, X + labels[:, None]).splitlines()
+        (folder / name).write_text("".join(f"{line} 20000:1\n" for line in text))
+    return folder
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_graph_beyond_the_limit_of_protobuf_is_refused_before_it_is_built(
+    wide, monkeypatch, kind
+):
+    onnx = pytest.importorskip("onnx")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    words, data = LARGE[kind]
+    model, graph = wide / "m", wide / "m.onnx"
+    run_train(*words.split(), "-q", wide / data, model)
+    size = randsvm.export(model, graph, format="onnx").bytes
+    # Nodes are not counted, and some tables have only some graphs: up to three numbers of a column.
+    allow_bytes(monkeypatch, size + 8 * 3 * 20_000)
+    randsvm.export(model, graph, format="onnx")
+    allow_bytes(monkeypatch, size - 8 * 3 * 20_000)
+    monkeypatch.setattr(onnx.helper, "make_model", None)
+    with pytest.raises(ModelError, match="expected a model whose ONNX graph has less than 2 GB"):
+        randsvm.export(model, graph, format="onnx")
 
 
 @needs_compiler

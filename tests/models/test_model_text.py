@@ -15,6 +15,7 @@ from libsvm import svmutil
 from model_files import (
     KernelModel,
     SealedStream,
+    allow_features,
     features_of,
     format_of,
     load_model,
@@ -266,6 +267,20 @@ def test_runs_are_ascending_indices_of_limited_number():
     for text in ("3-1", "4,2", "-1", "2147483648", "1-2147483647", "a"):
         with pytest.raises(ValueError):
             features_of(text)
+
+
+def test_a_model_of_many_features_is_read_again_if_two_lines_agree(monkeypatch, tmp_path):
+    save_model(KINDS["rbf"], tmp_path / "m")
+    allow_features(monkeypatch, 3)
+    assert len(load_model(tmp_path / "m").seen) == 4
+    content = (tmp_path / "m").read_bytes()
+    for old, new in (
+        (b'features "1-4', b'features "1-2147483647'),
+        (b"randsvm d 4", b"randsvm d 3"),
+    ):
+        (tmp_path / "m").write_bytes(resealed(edited(content, old, new)))
+        with pytest.raises(ModelError, match=r"expected at most \d ascending indices as"):
+            load_model(tmp_path / "m")
 
 
 # ---- headers and rows of other programs -----------------------------------------------------

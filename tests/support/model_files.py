@@ -12,7 +12,16 @@ import pytest
 import randsvm
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Cells
-from randsvm.models import decisions, export, fitted, libsvm_format, metrics, model_text, shapley
+from randsvm.models import (
+    decisions,
+    export,
+    fitted,
+    libsvm_format,
+    metrics,
+    model_text,
+    onnx_graph,
+    shapley,
+)
 from randsvm.models import linear_model as liblinear_format
 from randsvm.models.decisions import NonconformityScores
 from randsvm.models.kernel_model import KernelModel
@@ -56,6 +65,13 @@ split_trailer = model_text.split_trailer
 # Features as the text of their runs, and the features of such a text.
 runs_of = model_text.runs_of
 features_of = model_text.features_of
+
+
+def allow_features(patch: pytest.MonkeyPatch, most: int) -> None:
+    """Let trailers list this number of features where no other line has their number."""
+    patch.setattr(model_text, "MAX_FEATURES", most)
+
+
 # A stream of a file that ends with its digest.
 SealedStream = model_text.SealedStream
 
@@ -127,6 +143,11 @@ shapley_values = shapley.shapley_values
 
 find_compiler = export.find_compiler
 DRAWN_ROWS = export.DRAWN_ROWS
+
+
+def allow_bytes(patch: pytest.MonkeyPatch, most: int) -> None:
+    """Let graphs of ONNX have this size."""
+    patch.setattr(onnx_graph, "MAX_BYTES", most)
 
 
 def exchange_predictions(patch: pytest.MonkeyPatch) -> None:
