@@ -174,10 +174,14 @@ class CsrMatrix:
         )  # fmt: skip
         return out
 
-    def column_products(self, W: np.ndarray) -> np.ndarray:
-        """Return X^T W, (d,) or (d, K) float64. W : (m,) or (m, K)."""
+    def column_products(self, W: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Return X^T W, (d,) or (d, K) float64, added to `out` if it is given, which is contiguous.
+
+        W : (m,) or (m, K)
+        """
         given: np.ndarray = np.ascontiguousarray(W, np.float64)
-        out = np.zeros((self.shape[1], *W.shape[1:]))
+        if out is None:
+            out = np.zeros((self.shape[1], *W.shape[1:]))
         columns = math.prod(W.shape[1:])
         _arrays.add_column_products(
             self.indptr, self.indices, self.data,

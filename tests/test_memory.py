@@ -1,5 +1,6 @@
 """Test the peaks of memory that README states: of whole processes, and of growing arrays."""
 
+import gzip
 import subprocess
 import sys
 
@@ -45,6 +46,40 @@ def test_the_largest_subproblem_of_a_regression_stays_within_the_stated_memory(
     words = ("randsvm.cli.train", "-s", "svr", "--sample-size", 3000, "--max-iterations", 2)
     found = peak(tmp_path, *words, "--memory", "16M", "data", "m")
     assert found < 16 * 1.05 + 16 * n / MEGABYTE + 300
+
+
+def wide_rows(folder):
+    """Write 60,000 rows with 20 of 1.2 million features."""
+    with (folder / "data").open("w") as file:
+        for i in range(60_000):
+            pairs = " ".join(f"{j + 1}:{1 + i % 2}" for j in range(20 * i, 20 * i + 20))
+            file.write(f"{i % 2} {pairs}\n")
+    return 60_000
+
+
+def long_weights(folder):
+    """Write 2,000 rows, and their weights between 400 MB of comments."""
+    (folder / "data").write_text("".join(f"{i % 2} 1:{i}\n" for i in range(2000)))
+    comment = b"#" * 999 + b"\n"
+    with gzip.open(folder / "weights", "wb", 1) as file:
+        file.write(b"1\n" * 1000)
+        for _ in range(400):
+            file.write(comment * 1000)
+        file.write(b"1\n" * 1000)
+    return 2000
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (wide_rows, "sgd --epochs 1 --scale standard"),
+        (long_weights, "sgd --epochs 1 --row-weights weights"),
+    ],
+)
+def test_the_worst_shapes_of_data_stay_within_the_stated_memory(tmp_path, write, words):
+    n = write(tmp_path)
+    found = peak(tmp_path, "randsvm.cli.train", *words.split(), "--memory", "64M", "data", "m")
+    assert found < 64 * 1.05 + 16 * n / MEGABYTE + 300
 
 
 TABLE = (

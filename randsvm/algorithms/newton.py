@@ -113,10 +113,13 @@ def column_moments(D: Dataset) -> np.ndarray:
     """Return the mean and the mean square of each column of D, (2, d) float64."""
 
     def sums(shard: Shard) -> np.ndarray:
-        parts = (np.array([column_sums(X), column_squares(X)]) for _, X, *_ in _rows(D, shard))
-        return sum(parts, np.zeros((2, D.d)))
+        found = np.zeros((2, D.d))
+        for _, X, *_ in _rows(D, shard):
+            found[0] += column_sums(X)
+            found[1] += column_squares(X)
+        return found
 
-    return sum(D.map(sums), np.zeros((2, D.d))) / D.n
+    return _total(D, sums, np.zeros((2, D.d))) / D.n
 
 
 class _Point(NamedTuple):
@@ -246,17 +249,18 @@ class _Problem:
             sums = np.zeros(len(p))
             for X, second in self.kept[shard.number] or self._curved_rows(shard):
                 q = second * (X @ w + b)
-                sums += np.append(_column_products(X, q), q.sum() * self.bias)
+                _add_column_products(X, q, sums[:-1])
+                sums[-1] += q.sum() * self.bias
             return sums
 
         emit(Progress("Newton step", 0, None, "beat"))
         level = ridge * float(b + self.mean @ w)
-        return sum(self.D.map(of), start=np.append(w + level * self.mean, level))
+        return _total(self.D, of, np.append(w + level * self.mean, level))
 
     def _evaluate(self, u: np.ndarray) -> _Point:
         """Return the point u, and keep the coefficients and second derivatives there."""
         w, b = u[:-1], float(u[-1])
-        sums = sum(self.D.map(lambda shard: self._sums(shard, w, b)), start=np.zeros(()))
+        sums = _total(self.D, lambda shard: self._sums(shard, w, b), np.zeros((5 + len(w), 2)))
         (loss, smoothed), (proximal, curvature) = sums[:2].tolist()
         # Two numbers each, of the coefficients above 0 and of those below.
         (size, value, square), products = sums[2:5], sums[5:]
@@ -300,7 +304,7 @@ class _Problem:
             size = np.abs(side).sum(axis=0)
             sums[2:4] += size, y @ side - epsilon * size
             sums[4] += (1 / (4 * C)) @ side**2 if squared else 0.0
-            sums[5:] += _column_products(X, side)
+            _add_column_products(X, side, sums[5:])
             self.beta[at], self.second[at] = beta, second
             if self.keeps:
                 kept.append(_curved(X, second))
@@ -338,6 +342,16 @@ def _curved(X: Matrix, second: np.ndarray) -> tuple[Matrix, np.ndarray]:
     return (X[curved], second[curved]) if few else (X, second)
 
 
-def _column_products(X: Matrix, q: np.ndarray) -> np.ndarray:
-    """Return X^T q, (d,) or (d, 2)."""
-    return X.T @ q if isinstance(X, np.ndarray) else X.column_products(q)
+def _add_column_products(X: Matrix, q: np.ndarray, out: np.ndarray) -> None:
+    """Add X^T q to `out`, (d,) or (d, 2)."""
+    if isinstance(X, np.ndarray):
+        out += X.T @ q
+    else:
+        X.column_products(q, out)
+
+
+def _total(D: Dataset, sums: Callable[[Shard], np.ndarray], total: np.ndarray) -> np.ndarray:
+    """Return the sum of sums(shard) over the shards of D, added to `total` in order."""
+    for part in D.map(sums, large=True):
+        total += part
+    return total

@@ -29,8 +29,8 @@ from randsvm.data.chunks import (
 from randsvm.data.points import Points
 from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
-from randsvm.data.scaling import SPARSE, Scaling, Statistics
-from randsvm.data.shard_executor import Executor, Shard, ShardStates
+from randsvm.data.scaling import SPARSE, NonzeroStatistics, Scaling, Statistics
+from randsvm.data.shard_executor import WAITING_RESULTS, Executor, Shard, ShardStates
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
@@ -379,9 +379,12 @@ class Dataset:
         values = self.mapping.values(X)
         return csr_of_all(values, *values.shape)
 
-    def map(self, work: Callable[[Shard], Result]) -> Iterator[Result]:
-        """Yield work(shard) for each shard in order, computed in this process."""
-        return self.executor.map(work, self.shards)
+    def map(self, work: Callable[[Shard], Result], *, large: bool = False) -> Iterator[Result]:
+        """Yield work(shard) for each shard in order, computed in this process.
+
+        large: whether results have the size of a row of all features; fewer of them then wait.
+        """
+        return self.executor.map(work, self.shards, self.threads if large else WAITING_RESULTS)
 
     def states(self, make: Callable[[Shard], State]) -> ShardStates[State]:
         """Return a state make(shard) for each shard, kept where the shard is."""
@@ -491,8 +494,7 @@ def statistics_of(D: Dataset) -> Statistics:
     """Return the statistics of the features of D, without a `mapping`."""
     unmapped = D._copy_with(mapping=None)
 
-    def of(shard: Shard) -> Statistics | None:
-        X = unmapped.chunk_matrix(shard)
-        return Statistics.of(X) if X.shape[0] else None
+    def of(shard: Shard) -> NonzeroStatistics:
+        return NonzeroStatistics.of(unmapped.chunk_matrix(shard))
 
-    return functools.reduce(operator.add, filter(None, D.map(of)))
+    return Statistics.total(D.map(of, large=True), len(D.summary.features))

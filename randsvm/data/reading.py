@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -225,16 +225,16 @@ def labelled_blocks(
     known: learns the labels; its path is that of the current file. weights: of the rows, from a
     file of their own. watch: receives the events. options: of `read`, such as labels and threads.
     """
-    for path, listener in with_progress(paths, watch):
-        known.path = path
-        with closing(read(path, watch=listener, **options)) as blocks:
-            for block in blocks:
-                rows = block if weights is None else weights.of(block)
-                yield (
-                    rows if options["labels"] == "number" else replace(rows, y=known.classes(rows))
-                )
-    if weights is not None:
-        weights.check_end()
+    with weights or nullcontext():
+        for path, listener in with_progress(paths, watch):
+            known.path = path
+            with closing(read(path, watch=listener, **options)) as blocks:
+                for block in blocks:
+                    rows = block if weights is None else weights.of(block)
+                    is_number = options["labels"] == "number"
+                    yield rows if is_number else replace(rows, y=known.classes(rows))
+        if weights is not None:
+            weights.check_end()
 
 
 def with_progress(paths: Sequence[str], watch: Watch) -> Iterator[tuple[str, Watch]]:

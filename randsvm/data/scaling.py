@@ -5,6 +5,7 @@ This module does not know files, data sets or training.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -20,11 +21,48 @@ SMALLEST_SPREAD = 1e-150
 
 
 @record
+class NonzeroStatistics:
+    """Statistics of the values of some rows that are not 0, for the features that have some.
+
+    rows: their number. features : (k,) int64, ascending; counts : (k,) int64, the numbers of values
+    that are not 0; low, high, mean, squares : (k,) float64, their minimum, maximum, mean, and sum
+    of squared deviations.
+    """
+
+    rows: int
+    features: np.ndarray
+    counts: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @staticmethod
+    def of(X: CsrMatrix) -> NonzeroStatistics:
+        m, d = X.shape
+        # A zero may be written or omitted.
+        kept = X.data != 0
+        columns, values = X.indices[kept], X.data[kept].astype(np.float64)
+        counts = np.bincount(columns, minlength=d)
+        features = np.flatnonzero(counts)
+        k, of_features = len(features), counts[features]
+        if k < d:
+            counts[features] = np.arange(k)
+            columns = counts[columns]
+        low, high = (np.full(k, start) for start in (np.inf, -np.inf))
+        np.minimum.at(low, columns, values)
+        np.maximum.at(high, columns, values)
+        mean = np.bincount(columns, values, k) / of_features
+        squares = np.bincount(columns, np.square(values - mean[columns]), k)
+        return NonzeroStatistics(m, features, of_features, low, high, mean, squares)
+
+
+@record
 class Statistics:
     """Statistics of each feature over n rows: minimum, maximum, mean, sum of squared deviations.
 
     Each is (d,) float64; a missing feature counts as 0. nonzeros : (d,) int64, the numbers of
-    values that are not 0. Statistics of disjoint sets of rows can be added.
+    values that are not 0.
     """
 
     n: int
@@ -35,33 +73,30 @@ class Statistics:
     nonzeros: np.ndarray
 
     @staticmethod
-    def of(X: CsrMatrix) -> Statistics:
-        m, d = X.shape
-        # A zero may be written or omitted.
-        kept = X.data != 0
-        columns, values = X.indices[kept], X.data[kept].astype(np.float64)
-        nonzeros = np.bincount(columns, minlength=d)
-        low, high = (np.where(nonzeros < m, 0.0, start) for start in (np.inf, -np.inf))
-        np.minimum.at(low, columns, values)
-        np.maximum.at(high, columns, values)
-        mean = np.bincount(columns, values, d) / m
-        deviations = np.square(values - mean[columns])
-        squares = np.bincount(columns, deviations, d) + (m - nonzeros) * mean**2
-        return Statistics(m, low, high, mean, squares, nonzeros)
+    def total(parts: Iterable[NonzeroStatistics], d: int) -> Statistics:
+        """Return the statistics of disjoint sets of rows together, without cancellation for large
+        means (Chan, Golub, LeVeque 1983).
 
-    def __add__(self, other: Statistics) -> Statistics:
-        """Return the statistics of both, without cancellation for large means (Chan, Golub, LeVeque
-        1983)."""
-        n = self.n + other.n
-        difference = other.mean - self.mean
-        return Statistics(
-            n,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-            self.mean + difference * (other.n / n),
-            self.squares + other.squares + difference**2 * (self.n * other.n / n),
-            self.nonzeros + other.nonzeros,
-        )
+        There is one array of each kind for all d features, however many parts there are.
+        """
+        n, nonzeros, (mean, squares) = 0, np.zeros(d, np.int64), np.zeros((2, d))
+        low, high = (np.full(d, start) for start in (np.inf, -np.inf))
+        for part in parts:
+            at, before = part.features, nonzeros[part.features]
+            counts, difference = before + part.counts, part.mean - mean[at]
+            mean[at] += difference * (part.counts / counts)
+            squares[at] += part.squares + difference**2 * (before * part.counts / counts)
+            low[at] = np.minimum(low[at], part.low)
+            high[at] = np.maximum(high[at], part.high)
+            nonzeros[at] = counts
+            n += part.rows
+        # The zeros are one more part.
+        share = nonzeros / n
+        squares += mean**2 * share * (n - nonzeros)
+        mean *= share
+        for extreme, least in ((low, np.minimum), (high, np.maximum)):
+            least(extreme, 0.0, out=extreme, where=nonzeros < n)
+        return Statistics(n, low, high, mean, squares, nonzeros)
 
     @property
     def variance(self) -> float:

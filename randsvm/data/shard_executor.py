@@ -128,10 +128,15 @@ class Executor:
     def __init__(self, pool: ThreadPool | None, concurrent_calls: int | None = None) -> None:
         self.pool, self.concurrent_calls = pool, concurrent_calls
 
-    def map(self, work: Callable[[Shard], Result], shards: Sequence[Shard]) -> Iterator[Result]:
-        """Yield work(shard) for each shard, in order."""
+    def map(
+        self,
+        work: Callable[[Shard], Result],
+        shards: Sequence[Shard],
+        waiting: int = WAITING_RESULTS,
+    ) -> Iterator[Result]:
+        """Yield work(shard) for each shard, in order. waiting: the most results in memory."""
         if self.pool is not None:
-            yield from self.pool.map_in_order(work, shards, WAITING_RESULTS)
+            yield from self.pool.map_in_order(work, shards, waiting)
             return
         for shard in shards:
             check()

@@ -59,6 +59,8 @@ def test_a_cache_is_rebuilt_for_other_weights(tmp_path):
 
 
 NOT_A_WEIGHT = "expected a weight from 0 to 3.4e38, found"
+# The file is read in pieces of 1 MiB.
+COMMENT = "#" + 700_000 * "x" + "\n"
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,13 @@ NOT_A_WEIGHT = "expected a weight from 0 to 3.4e38, found"
         ("", "w:1:1: expected one weight for each row of d, found 0 weights"),
         ("1\n2\n3\n4\n\n5\n", "w:6:1: expected one weight for each row of d, found 5 weights for 4 "
          "rows"),
+        (f"1\n2\n{COMMENT}3\n{COMMENT}4\n5\n", "w:7:1: expected one weight for each row of d, "
+         "found 5 weights for 4 rows"),
+        (f"1\n2\n3\n{2 * COMMENT}", "w:4:1: expected one weight for each row of d, found 3 "
+         "weights"),
+        (f"{2 * COMMENT}1\n{COMMENT} x\n", f"w:5:2: {NOT_A_WEIGHT} 'x'"),
+        (f"1\n#{COMMENT[:-1]}{COMMENT}", "w:2:1: expected a line of at most 1048576 bytes, found "
+         "a longer one"),
         ("1\n# x\n  -1\n", f"w:3:3: {NOT_A_WEIGHT} '-1'"),
         ("1\nnan\n", f"w:2:1: {NOT_A_WEIGHT} 'nan'"),
         ("inf\n", f"w:1:1: {NOT_A_WEIGHT} 'inf'"),

@@ -6,8 +6,6 @@ The only way from tests to the modules of randsvm.data: a change there changes t
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +27,7 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.points import Points
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
-from randsvm.data.scaling import Scaling, Statistics
+from randsvm.data.scaling import NonzeroStatistics, Scaling, Statistics
 from randsvm.data.shard_executor import Executor, Shard, StateCell
 from randsvm.errors import SpillError
 from randsvm.parallel import ThreadPool
@@ -110,7 +108,8 @@ def scaled(D: Dataset, name: str) -> Dataset:
 
 def fitted_scaling(name: str, parts: list[CsrMatrix], centred: np.ndarray) -> Scaling:
     """Return the scaling that is fitted to the rows of all parts."""
-    return Scaling.fitted(name, reduce(add, map(Statistics.of, parts)), centred)
+    found = Statistics.total(map(NonzeroStatistics.of, parts), len(centred))
+    return Scaling.fitted(name, found, centred)
 
 
 def columns_of(D: Dataset) -> list[tuple[str, tuple[str, ...] | None, float | None]]:
