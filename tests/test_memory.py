@@ -3,10 +3,14 @@
 import gzip
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
+import oracle
 import pandas as pd
 import pytest
+from libsvm import svm, svmutil
+from model_files import count_of
 
 MEGABYTE = 10**6
 
@@ -142,3 +146,41 @@ def test_a_prediction_of_parquet_takes_at_most_300_mb(tmp_path):
     some = tmp_path / "some.parquet"
     frame[:8000].to_parquet(some, row_group_size=n)
     assert peak(tmp_path, "randsvm.cli.predict", "-q", some, model, tmp_path / "out") < 300
+
+
+def test_a_prediction_with_300_classes_takes_no_array_of_all_rows_and_pairs(tmp_path):
+    """That array takes 370 MB, and a prediction needs several of them at once."""
+    classes, n, random = 300, 1030, np.random.default_rng(0)
+    head = "svm_type c_svc\nkernel_type rbf\ngamma 1\nnr_class 300\ntotal_sv 300\n"
+    rows = [("rho", random.normal(size=classes * (classes - 1) // 2).round(4))]
+    rows += [("label", range(1, classes + 1)), ("nr_sv", [1] * classes)]
+    lines = [" ".join([name, *map(str, values)]) for name, values in rows]
+    coefficients = random.normal(size=(classes, classes - 1)).round(3)
+    for beta, z in zip(coefficients, random.normal(size=(classes, 2)).round(3), strict=True):
+        lines.append(" ".join([*map(str, beta), f"1:{z[0]} 2:{z[1]} "]))
+    lines.insert(3, "SV")
+    (tmp_path / "m").write_text(head + "\n".join(lines) + "\n")
+    X = random.normal(size=(n, 2)).round(3)
+    oracle.write_svmlight(tmp_path / "d", np.ones(n), X)
+    assert peak(tmp_path, "randsvm.cli.predict", "-q", "d", "m", "out") < 350
+    model = svmutil.svm_load_model(str(tmp_path / "m"))
+    found = (tmp_path / "out").read_text().split()
+    for row in range(0, n, 10):
+        nodes, _ = svm.gen_svm_nodearray(dict(enumerate(X[row].tolist(), start=1)))
+        assert int(found[row]) == svm.libsvm.svm_predict(model, nodes)
+
+
+def test_the_counts_of_10_000_classes_take_no_matrix_of_all_pairs():
+    classes, random = 10_000, np.random.default_rng(0)
+    y, weights = random.integers(0, classes, (3, 500)), random.random((3, 500)) + 0.5
+    predicted = np.where(random.random((3, 500)) < 0.7, y, random.integers(0, classes, (3, 500)))
+    counts = count_of("classes", classes)
+    tracemalloc.start()
+    for block in zip(y.astype(float), np.zeros((3, 500, 1)), predicted, weights, strict=True):
+        counts.add(*block)
+    correct, accuracy = counts.correct, counts.accuracy
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 5 * MEGABYTE
+    assert correct == np.count_nonzero(y == predicted)
+    assert accuracy == pytest.approx(100 * weights[y == predicted].sum() / weights.sum())

@@ -15,6 +15,7 @@ Tibshirani, Wasserman, "Distribution-Free Predictive Inference for Regression", 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf, sqrt
 
 import numpy as np
@@ -75,14 +76,24 @@ def class_count(pairs: int) -> int:
     return round((1 + sqrt(1 + 8 * pairs)) / 2)
 
 
+def pairs_by_first(classes: int) -> Iterator[tuple[int, slice]]:
+    """Yield each class and its pairs with later classes, as a slice of `class_pairs`."""
+    stop = 0
+    for first in range(classes):
+        start, stop = stop, stop + classes - 1 - first
+        yield first, slice(start, stop)
+
+
 def votes(first_wins: np.ndarray, second_wins: np.ndarray, classes: int) -> np.ndarray:
     """Return the number of pairs that each class wins, (m, classes) float32.
 
     first_wins, second_wins : (m, pairs) bool.
     """
-    i, j = class_pairs(classes)
-    one_hot = np.eye(classes, dtype=np.float32)
-    return first_wins.astype(np.float32) @ one_hot[i] + second_wins.astype(np.float32) @ one_hot[j]
+    found = np.zeros((len(first_wins), classes), np.float32)
+    for first, pairs in pairs_by_first(classes):
+        found[:, first] += np.count_nonzero(first_wins[:, pairs], axis=1)
+        found[:, first + 1 :] += second_wins[:, pairs]
+    return found
 
 
 def voted_classes(f: np.ndarray, classes: int) -> np.ndarray:
@@ -223,9 +234,10 @@ def class_scores(f: np.ndarray, pairs: bool) -> np.ndarray:
     if pairs:
         classes = class_count(f.shape[1])
         scores = np.full((len(f), classes), -inf)
-        for column, i, j in zip(f.T, *class_pairs(classes), strict=True):
-            np.maximum(scores[:, i], -column, out=scores[:, i])
-            np.maximum(scores[:, j], column, out=scores[:, j])
+        for first, columns in pairs_by_first(classes):
+            own, others = scores[:, first], scores[:, first + 1 :]
+            np.maximum(own, (-f[:, columns]).max(axis=1, initial=-inf), out=own)
+            np.maximum(others, f[:, columns], out=others)
         return scores
     if f.shape[1] == 1:
         return np.hstack([-f, f])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from randsvm.data.in_memory import chunks_of, is_sparse_of_scipy, to_matrix, wit
 from randsvm.data.labels import label_values
 from randsvm.errors import ContentError, ModelError
 from randsvm.events import Trained
-from randsvm.models.model import ROWS_AT_ONCE, Model
+from randsvm.models.model import Model
 from randsvm.models.model_text import check_replaces_model, save
 from randsvm.models.model_text import load as load_model
 from randsvm.parallel import ThreadPool, one_blas_thread
@@ -116,9 +116,9 @@ class FittedModel:
             Labels with the type of the array that the model was trained with; int64 or str if it
             was trained with a file or loaded; float64 targets of a regression.
         """
-        f = decision_values(self.model, X, self.jobs, labels_only=True)
-        predicted = self.model.predicted(f)
-        return predicted if self.model.is_regression else self.classes[predicted]
+        model = self.model
+        predicted = of_blocks(model, X, self.jobs, model.predicted, labels_only=True)
+        return predicted if model.is_regression else self.classes[predicted]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class for each row.
@@ -140,7 +140,7 @@ class FittedModel:
         """
         if not self.model.has_class_probabilities:
             raise ModelError("the model has no probabilities: train with probability=True")
-        return self.model.probabilities(decision_values(self.model, X, self.jobs))
+        return of_blocks(self.model, X, self.jobs, self.model.probabilities)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model file.
@@ -220,16 +220,28 @@ def load(path: str | os.PathLike[str]) -> FittedModel:
     return FittedModel(load_model(os.fspath(path)), jobs=Resources().threads)
 
 
-def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:
-    """Return the decision values of rows in memory, (m, columns) float64.
+def decision_values(model: Model, X: Any, jobs: int) -> np.ndarray:
+    """Return the decision values of rows in memory, (m, columns) float64; see `of_blocks`."""
+    return of_blocks(model, X, jobs, lambda f: f)
 
-    X : rows, as in `FittedModel.decision_function`; labels_only : only `Model.predicted` uses the
-    result, which may then be less precise. Raise ContentError as `decision_function` does.
+
+def of_blocks(
+    model: Model,
+    X: Any,
+    jobs: int,
+    result: Callable[[np.ndarray], np.ndarray],
+    labels_only: bool = False,
+) -> np.ndarray:
+    """Return what follows from the decision values of rows in memory.
+
+    X : rows, as in `FittedModel.decision_function`; result : a function of f of a block of rows,
+    since f of all rows may be large; labels_only : as for `Model.decision`. Raise ContentError as
+    `decision_function` does.
     """
 
-    def decide(chunk: RawChunk) -> np.ndarray:
+    def of_block(chunk: RawChunk) -> np.ndarray:
         rows = model.rows(chunk.indptr, chunk.indices, chunk.values)
-        return model.decision(rows, labels_only)
+        return result(model.decision(rows, labels_only))
 
     columns = None if model.columns is None or not is_frame(X) else model.columns
     if columns is not None and not hasattr(X, "iloc"):
@@ -245,10 +257,10 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
     else:
         _check_width(model, X)
         X = with_row_numbers(to_matrix(X)) if model.has_row_numbers else X
-        chunks = chunks_of(X, model.zero_based, ROWS_AT_ONCE)
+        chunks = chunks_of(X, model.zero_based, model.rows_at_once)
     with one_blas_thread(), ThreadPool(jobs) as pool:
-        no_rows = np.empty((0, len(model.b)))
-        return np.concatenate([no_rows, *pool.map_in_order(decide, chunks)])
+        no_rows = result(np.empty((0, len(model.b))))
+        return np.concatenate([no_rows, *pool.map_in_order(of_block, chunks)])
 
 
 def _names_of(X: Any) -> list[str]:

@@ -17,7 +17,7 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import BLOCK_CENTRES, SLICE_ROWS, Cells, Layout, choose_layout
 from randsvm.kernels.rounding import EXP_ERROR
 from randsvm.models import decisions
-from randsvm.models.model import Model, ModelRows
+from randsvm.models.model import ROWS_AT_ONCE, Model, ModelRows
 from randsvm.parameters.svm import KERNELS
 
 # Rounding of a float32 value and of its product with a coefficient, in units of 2^-24: of exp, of
@@ -115,8 +115,9 @@ class KernelModel(Model):
 
     @property
     def rows_at_once(self) -> int:
+        rows = super().rows_at_once
         in_cells = self._prefers_float32 and isinstance(self._float32_layout, Cells)
-        return CELL_ROWS if in_cells else super().rows_at_once
+        return CELL_ROWS if in_cells and rows == ROWS_AT_ONCE else rows
 
     def without_unused_features(self) -> KernelModel:
         """Return a model with the same f without the features that no support vector has."""

@@ -27,13 +27,14 @@ class ClassCounts:
     A row counts as its weight. The areas under the ROC and the precision-recall curves need all
     decision values and weights: 17 bytes for each row.
 
-    confusion : (2, true classes, classes), numbers of rows, and sums of their weights
+    cells : the number and the weight of the rows of each true and predicted class that occur
+        together. With thousands of classes a matrix of all cells would take gigabytes.
     """
 
     def __init__(self, classes: int, areas: bool = False) -> None:
         """Count nothing so far. areas : whether to keep what the areas under the curves need."""
         self.classes, self.has_areas = classes, areas and classes == 2
-        self.confusion: np.ndarray = np.zeros((2, classes, classes))
+        self.cells: dict[tuple[int, int], np.ndarray] = {}
         # Of each block f, whether the first class is the true one, and weights, (m,) each.
         self.blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         # Sums of -log p of the true class and of the squared errors of p, and of weights; None
@@ -49,12 +50,12 @@ class ClassCounts:
         y, predicted : (m,) class indices; f : (m, columns); weights : (m,); p : (m, classes),
         probabilities, or None.
         """
-        true, K = y.astype(np.int64), self.classes
         # Labels may be ones that the model does not have.
-        more = max(0, int(true.max(initial=-1)) + 1 - self.confusion.shape[1])
-        self.confusion = np.pad(self.confusion, ((0, 0), (0, more), (0, 0)))
-        for confusion, counts in zip(self.confusion, (np.ones(len(y)), weights), strict=True):
-            np.add.at(confusion, (true, predicted), counts)
+        true, K = y.astype(np.int64), self.classes
+        cells, cell_of = np.unique(true * K + predicted, return_inverse=True)
+        counts = [np.bincount(cell_of, one, len(cells)) for one in (None, weights)]
+        for cell, numbers in zip(cells.tolist(), np.column_stack(counts), strict=True):
+            self.cells[divmod(cell, K)] = self.cells.get(divmod(cell, K), 0.0) + numbers
         known = true < K
         true, f, weights = true[known], f[known], weights[known]
         if self.has_areas:
@@ -74,12 +75,27 @@ class ClassCounts:
     @property
     def correct(self) -> int:
         """The number of rows with a correct prediction."""
-        return int(np.trace(self.confusion[0]))
+        return int(self._hits[0])
 
     @property
     def accuracy(self) -> float:
         """Accuracy in percent; nan without rows."""
-        return _ratio(100 * np.trace(self.confusion[1]), self.confusion[1].sum())
+        return _ratio(100 * self._hits[1], sum(weight for _, weight in self.cells.values()))
+
+    @property
+    def _hits(self) -> np.ndarray:
+        """The number and the weight of the rows with a correct prediction, (2,)."""
+        hits = (cell for (true, predicted), cell in self.cells.items() if true == predicted)
+        return sum(hits, np.zeros(2))
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """Numbers of rows and sums of their weights, (2, true classes, classes)."""
+        true_classes = max([self.classes, *(true + 1 for true, _ in self.cells)])
+        confusion = np.zeros((2, true_classes, self.classes))
+        for cell, numbers in self.cells.items():
+            confusion[(slice(None), *cell)] = numbers
+        return confusion
 
     def _probability_metrics(self) -> ProbabilityMetrics | None:
         """Return the log loss and the Brier score; nan without labelled rows."""

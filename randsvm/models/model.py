@@ -22,6 +22,8 @@ from randsvm.models.metadata import Metadata
 ONE_CLASS_LABELS = ("1", "-1")
 # Rows that a thread predicts at once; a parsed block of a file has several times as many.
 ROWS_AT_ONCE = 1024
+# Decision values that a thread computes at once: fewer rows if there are many pairs of classes.
+VALUES_AT_ONCE = 2**20
 
 
 class ModelRows(NamedTuple):
@@ -93,7 +95,7 @@ class Model:
     @property
     def rows_at_once(self) -> int:
         """The number of rows for which one call of `decision` is fastest."""
-        return ROWS_AT_ONCE
+        return max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, len(self.b))))
 
     @property
     def index_base(self) -> int:
