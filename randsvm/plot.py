@@ -46,25 +46,31 @@ MARKS = ("o", "^", "s", "D", "v", "P", "X", "*")
 # Colour of text and axes; a page replaces it by that of the text around the picture.
 INK = "#1d1f21"
 GREY = COLOURS[-1]
+# A page of 800 pixels shows pictures of up to 8 inches in their own size, so that text of 9 points
+# has 12 pixels; it would make wider ones smaller.
+WIDTH, HEIGHT = 8.0, 3.1  # of a picture at most, and of a panel, inches
+SMALL = 9  # size of the smallest text, points
 STYLE: Any = {
     "axes.grid": True,
     "grid.alpha": 0.25,
     "axes.axisbelow": True,
     "axes.titlesize": "medium",
-    "legend.fontsize": "small",
     "legend.frameon": False,
     "svg.fonttype": "none",
     "figure.constrained_layout.use": True,
     "axes.prop_cycle": f"cycler(color={list(COLOURS)}, linestyle={['-', '--'] * 4})",
 } | dict.fromkeys(
+    ("legend.fontsize", "xtick.labelsize", "ytick.labelsize", "figure.labelsize"), SMALL
+)
+STYLE |= dict.fromkeys(
     ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
 )
 in_style = mpl.rc_context(STYLE)
-PANEL = 4.6, 3.6  # width and height of a panel, inches
 LONGEST_NAME = 24  # characters of a label or a file name in a picture
 GRID_POINTS = 150  # on each side of a boundary
 MAX_POINTS = 4_000  # rows that a picture shows, drawn at random with a fixed seed
-MAX_CELL_TEXTS = 150  # cells of a matrix that have their number written in them
+MAX_COLUMNS = 10  # of a matrix over the whole width whose cells have room for their number
+MAX_TICKS = 40  # names of classes beside a matrix
 MAX_BARS = 20
 BINS = 10  # of a calibration
 
@@ -76,7 +82,6 @@ class Panel(NamedTuple):
     """
 
     title: str
-    y: str
     lines: dict[str, tuple[str, str]]
     is_logarithmic: bool = False
 
@@ -85,26 +90,20 @@ class Panel(NamedTuple):
 AXES = {"iteration": ("seconds", "seconds since the start"), "epoch": ("number", "epoch")}
 PANELS = {
     "iteration": (
-        Panel("Gap", "gap of the best solution, %", {"gap": ("gap", "-")}, is_logarithmic=True),
+        Panel("gap of the best solution, %", {"gap": ("gap", "-")}, is_logarithmic=True),
+        Panel("objectives", {"primal": ("P, primal", "-"), "dual": ("D, dual", "--")}),
         Panel(
-            "Objectives",
-            "objective",
-            {"primal": ("P, primal", "-"), "dual": ("D, dual", "--")},
-        ),
-        Panel(
-            "Violators",
-            "rows that violate the KKT conditions",
+            "violators: rows that violate the KKT conditions",
             {"violators": ("violators", "-")},
             is_logarithmic=True,
         ),
     ),
     "epoch": (
         Panel(
-            "Loss",
             "mean loss of rows before their step",
             {"loss": ("rows of the epoch", "-"), "held_out": ("held-out rows", "--")},
         ),
-        Panel("Accuracy", "accuracy, % of rows before their step", {"errors": ("accuracy", "-")}),
+        Panel("accuracy of rows before their step, %", {"errors": ("accuracy", "-")}),
     ),
 }
 
@@ -117,11 +116,24 @@ def shortened(name: object, longest: int = LONGEST_NAME) -> str:
 
 
 def panels(
-    rows: int, columns: int, width: float = 1.0, height: float = 1.0
-) -> tuple[Figure, np.ndarray]:
-    """Return a figure and its axes, (rows * columns,). width, height : of a panel, in PANELs."""
-    figure = Figure(figsize=(columns * width * PANEL[0], rows * height * PANEL[1]))
-    return figure, figure.subplots(rows, columns, squeeze=False).ravel()
+    count: int, columns: int = 2, width: float = WIDTH, height: float = HEIGHT
+) -> tuple[Figure, list[Any]]:
+    """Return a figure and the axes of its panels; the last panel fills its row.
+
+    Parameters
+    ----------
+    count, columns : int
+        Number of panels, and of those beside each other.
+    width : float
+        Width of the figure, inches.
+    height : float
+        Height of a panel, inches.
+    """
+    columns = min(count, columns)
+    figure = Figure(figsize=(width, -(-count // columns) * height))
+    grid = figure.add_gridspec(-(-count // columns), columns)
+    axes = [figure.add_subplot(grid[divmod(at, columns)]) for at in range(count - 1)]
+    return figure, [*axes, figure.add_subplot(grid[-1, (count - 1) % columns :])]
 
 
 def write(figure: Figure, stream: Any, **options: Any) -> None:
@@ -205,7 +217,7 @@ def convergence(*logs: str | Sequence[Record]) -> Figure:
     kind = everything[0]["event"]
     x, x_label = AXES[kind]
     shown = [panel for panel in PANELS[kind] if any(map(has, panel.lines))]
-    figure, axes = panels(1, len(shown))
+    figure, axes = panels(len(shown), columns=1, height=2.1)
     for axis, panel in zip(axes, shown, strict=True):
         lines = {field: line for field, line in panel.lines.items() if has(field)}
         for number, found in enumerate(runs.values()):
@@ -215,14 +227,18 @@ def convergence(*logs: str | Sequence[Record]) -> Figure:
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         for label, dashes in lines.values() if len(lines) > 1 else []:
             axis.plot([], [], dashes, color=INK, label=label)
-        _label(axis, x_label, panel.y, panel.title, "best" if len(lines) > 1 else None)
+        _label(axis, "", "", legend="best" if len(lines) > 1 else None)
+        axis.set_title(panel.title, loc="left")
+        axis.sharex(axes[-1])
+        axis.tick_params(labelbottom=axis is axes[-1])
+    axes[-1].set_xlabel(x_label)
     for number, (name, found) in enumerate(runs.items()):
         problems = len({one.get("machine") for one in found})
         several = f" ({problems} binary problems)" if problems > 1 else ""
         axes[0].plot([], [], label=name + several, **_style(number))
     axes[0].legend()
     if any(one.get("inner_set") for one in everything):
-        figure.supxlabel("marks: rounds on all rows", fontsize="small")
+        figure.supxlabel("marks: rounds on all rows")
     return figure
 
 
@@ -323,8 +339,9 @@ def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Fi
     unit = best["score_name"] + ", %" * (best["score_name"] in PERCENT_SCORES)
     chosen = ", ".join(f"{name} = {best['values'][name]:.4g}" for name in [*shown, *rest])
     title = f"chosen: {chosen}\n{best['score_name']} {_score(best, 5)} {_error(best)}"
-    size = [min(3.0, max(1.0, len(values[name]) / 6)) for name in shown]
-    figure, (axis,) = panels(1, 1, *(size if len(shown) > 1 else ()))
+    counts = [len(values[name]) for name in shown] if len(shown) > 1 else [6, 5]
+    width, height = min(WIDTH, 2.2 + 0.65 * counts[0]), min(WIDTH, 1.7 + 0.42 * counts[1])
+    figure, (axis,) = panels(1, 1, width, height)
     if len(shown) == 1:
         _draw_line(axis, tried, best, shown[0])
         _label(axis, shown[0], unit, title, "best")
@@ -360,7 +377,7 @@ def _draw_map(
 ) -> None:
     """Draw a cell for each combination. Combinations that were not tried stay blank."""
     (x_name, x), (y_name, y) = values.items()
-    loss, few = is_loss(best), len(x) * len(y) <= MAX_CELL_TEXTS
+    loss, few = is_loss(best), len(x) <= MAX_COLUMNS and len(y) <= 1.5 * MAX_COLUMNS
     score = np.full((len(y), len(x)), np.nan)
     places = [(y.index(one["values"][y_name]), x.index(one["values"][x_name])) for one in tried]
     score[tuple(zip(*places, strict=True))] = _column(tried, "score")
@@ -376,16 +393,16 @@ def _draw_map(
         bright = one["score"] is None or np.mean(image.cmap(image.norm(one["score"]))[:3]) > 0.5
         text = f"{_score(one, 4)}\n{'dropped' if dropped else _error(one)}"
         style: Record = {"ha": "center", "va": "center", "color": "black" if bright else "white"}
-        axis.text(i, j, text if few else "x" * dropped, fontsize="xx-small", **style)
+        axis.text(i, j, text if few else "x" * dropped, fontsize=SMALL, **style)
     i, j = x.index(best["values"][x_name]), y.index(best["values"][y_name])
-    frame: Record = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 3, "label": "chosen"}
+    frame: Record = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 4}
     axis.add_patch(mpl.patches.Rectangle((i - 0.5, j - 0.5), 1, 1, **frame))
-    axis.set_xticks(range(len(x)), [f"{value:.3g}" for value in x], rotation=45)
-    axis.set_yticks(range(len(y)), [f"{value:.3g}" for value in y])
+    axis.set_xticks(range(len(x)), [f"{value:.4g}" for value in x], rotation=0 if few else 45)
+    axis.set_yticks(range(len(y)), [f"{value:.4g}" for value in y])
     axis.grid(visible=False)
     if not few:
         axis.plot([], [], "x", color=INK, label="dropped after some folds")
-    figure.legend(loc="outside lower center", ncols=2)
+        figure.legend(loc="outside lower center")
 
 
 # ---- rows and their predictions ----------------------------------------------------------------
@@ -501,12 +518,12 @@ def scores(data: Any, model: Any) -> Figure:
         drawn += [_draw_roc, _draw_precision_recall] * both + [_draw_decision_values]
     if found.has_probabilities and not found.is_one_class:
         drawn.append(_draw_calibration)
-    columns = min(len(drawn), 3)
-    figure, axes = panels(-(-len(drawn) // columns), columns)
-    for draw, axis in zip(drawn, axes, strict=False):
+    # A matrix of many classes has the whole width.
+    columns, height = (2, HEIGHT) if K <= MAX_COLUMNS // 2 else (1, min(WIDTH, 1.5 + 0.25 * K))
+    width = WIDTH * (1 if len(drawn) > 1 or columns == 1 else 0.6)
+    figure, axes = panels(len(drawn), columns, width, height)
+    for draw, axis in zip(drawn, axes, strict=True):
         draw(axis, rows, f)
-    for axis in axes[len(drawn) :]:
-        axis.remove()
     return figure
 
 
@@ -514,24 +531,26 @@ def _draw_confusion(axis: Any, rows: Rows, f: np.ndarray) -> None:
     found, K = rows.fitted.model, len(rows.fitted.model.labels)
     counts = metrics.confusion_matrix(rows.y, found.predicted(f), labels=range(K))
     names = [shortened(name, 12) for name in found.labels]
-    size = "medium" if K < 5 else "xx-small"
     metrics.ConfusionMatrixDisplay(counts, display_labels=names).plot(
         ax=axis,
         cmap="Blues",
         colorbar=False,
-        include_values=K * K <= MAX_CELL_TEXTS,
+        include_values=K <= MAX_COLUMNS,
         values_format=",d",
-        text_kw={"fontsize": size},
+        text_kw={"fontsize": SMALL},
         xticks_rotation=45 if K > 3 else 0,
     )
-    axis.tick_params(labelsize=size)
+    some = range(0, K, -(-K // MAX_TICKS))
+    axis.set_xticks(some, [names[code] for code in some])
+    axis.set_yticks(some, [names[code] for code in some])
+    axis.set_aspect("auto")
     axis.grid(visible=False)
     right = 100 * np.trace(counts) / counts.sum()
     _label(axis, "predicted", "true", f"Rows: {right:.2f}% of {counts.sum():,} right")
 
 
 def _draw_roc(axis: Any, rows: Rows, f: np.ndarray) -> None:
-    name, other = map(shortened, rows.fitted.model.labels)
+    name, other = (shortened(label, 12) for label in rows.fitted.model.labels)
     drawn = metrics.RocCurveDisplay.from_predictions(
         rows.y == 0,
         _of_two(f),
@@ -542,9 +561,11 @@ def _draw_roc(axis: Any, rows: Rows, f: np.ndarray) -> None:
         chance_level_kw={"color": INK, "linestyle": ":", "linewidth": 0.8},
         ax=axis,
     )
-    title = f"ROC of {name}: area {drawn.roc_auc:.4f}"
-    axes = f"share of the rows of {other} taken for it", f"share of the rows of {name} found"
-    _label(axis, *axes, title)
+    axis.get_legend().remove()
+    axis.set_aspect("auto")
+    title = f"ROC of {name}: area {drawn.roc_auc:.4f} (dotted: chance)"
+    x, y = f"rows of {other} predicted {name}", f"rows of {name} predicted {name}"
+    _label(axis, f"false positive rate\n({x})", f"true positive rate\n({y})", title)
 
 
 def _draw_precision_recall(axis: Any, rows: Rows, f: np.ndarray) -> None:
@@ -554,6 +575,7 @@ def _draw_precision_recall(axis: Any, rows: Rows, f: np.ndarray) -> None:
         )
         name = shortened(rows.fitted.model.labels[code])
         drawn.line_.set_label(f"{name}: area {drawn.average_precision:.4f}")
+    axis.set_aspect("auto")
     _label(axis, "recall", "precision", "Precision and recall", "lower left")
 
 
@@ -567,9 +589,12 @@ def _draw_decision_values(axis: Any, rows: Rows, f: np.ndarray) -> None:
             axis.hist(own, bins, alpha=0.25, color=colour)
             axis.hist(own, bins, histtype="step", color=colour, linestyle=line, label=label)
     for margin in (-1, 0, 1):
-        axis.axvline(margin, color=INK, linewidth=0.8, linestyle=":" if margin else "-")
-    title = f"Decision values: f > 0 predicts {shortened(labels[0])}"
-    _label(axis, "decision value f (dotted: the margin)", "rows", title, "best")
+        line = ":" if margin else "-"
+        axis.axvline(margin, ymax=0.74, color=INK, linewidth=0.8, linestyle=line)
+    title = f"Decision values: f > 0 predicts {shortened(labels[0], 12)}"
+    _label(axis, "decision value f (dotted: the margin)", "rows", title)
+    axis.margins(y=0.35)  # room for the legend above the bars and the lines
+    axis.legend(loc="upper center")
 
 
 def _draw_calibration(axis: Any, rows: Rows, f: np.ndarray) -> None:
@@ -585,16 +610,18 @@ def _draw_calibration(axis: Any, rows: Rows, f: np.ndarray) -> None:
     bars = axis.twinx()
     counts, *_ = bars.hist(100 * p, BINS, range=(0, 100), rwidth=0.9, color=GREY, alpha=0.3)
     bars.set(ylabel="rows (bars)", ylim=(0, 3 * counts.max()))
+    bars.yaxis.set_major_formatter("{x:,.0f}")
     bars.grid(visible=False)
     _label(axis, f"{x}, %", f"{y}, %", "Calibration (dotted: perfect)")
 
 
 def _draw_residuals(y: np.ndarray, f: np.ndarray) -> Figure:
-    title = f"{len(y):,} rows: mean squared error {metrics.mean_squared_error(y, f):.4g}"
-    title += f", R² {metrics.r2_score(y, f):.4f}" if np.ptp(y) else ""
+    title = f"{len(y):,} rows"
+    title += f": R² {metrics.r2_score(y, f):.4f}" if np.ptp(y) else ""
+    title += f"\nmean squared error {metrics.mean_squared_error(y, f):.4g}"
     points = {"color": COLOURS[0], "s": 8, "alpha": 0.5, "linewidths": 0}
     labels = ("target", title), ("target - prediction", "Residuals")
-    figure, axes = panels(1, 3)
+    figure, axes = panels(3)
     for axis, kind, (y_label, own) in zip(axes, ("actual", "residual"), labels, strict=False):
         metrics.PredictionErrorDisplay.from_predictions(
             y,
@@ -674,7 +701,7 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
         directions = directions[:2]
         names = [f"principal component {i} ({shares[i - 1]:.0f}% of variance)" for i in (1, 2)]
         note = "f in the plane of two principal components, rows projected on it"
-    figure, (axis,) = panels(1, 1, 1.5, 1.5)
+    figure, (axis,) = panels(1, 1, 7.0, 5.5)
     y, points = rows.y, (X - origin) @ directions.T
     _draw_decisions(figure, axis, rows.fitted, points, origin, directions)
     for code, name in enumerate(kind.labels):
@@ -693,7 +720,7 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
 def _draw_curve(rows: Rows) -> Figure:
     x = rows.X.toarray()[:, 0]
     ends = np.linspace(x.min(), x.max(), 4 * GRID_POINTS)
-    figure, (axis,) = panels(1, 1, 1.3, 1.1)
+    figure, (axis,) = panels(1, 1, 6.0, 4.0)
     axis.scatter(x, rows.y, s=10, color=GREY, label="rows")
     axis.plot(ends, rows.fitted.decision_function(ends[:, None]), label="prediction")
     _label(axis, f"feature {rows.fitted.model.index_base}", "target", legend="best")
@@ -807,14 +834,14 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     sizes = np.mean([np.abs(values(number)) for number in sample], axis=0)
     empty = float(kind.b[0] + beta[:, 0].sum())
     shown = min(MAX_BARS, max(int(np.count_nonzero(sizes)), 1))
-    figure, axes = panels(1, 2, 1.1, max(0.7, shown / 14))
+    figure, axes = panels(2, height=1.5 + 0.23 * shown)
     for axis, bars in zip(axes, (one, sizes), strict=True):
         order = np.argsort(-np.abs(bars), kind="stable")[:shown]
         axis.barh(range(shown), bars[order], color=[COLOURS[int(bars[j] < 0)] for j in order])
         axis.set_yticks(range(shown), [names[j] for j in order])
         axis.invert_yaxis()
     axes[0].axvline(0, color=INK, linewidth=0.8)
-    title = f"Row {row:,}: f = {empty + one.sum():.4g} = {empty:.4g} without features + bars"
+    title = f"Row {row:,}: f = {empty + one.sum():.4g}\n= {empty:.4g} without features + bars"
     _label(axes[0], "Shapley value: change of f", "", title)
-    _label(axes[1], "mean of |Shapley value|", "", f"{len(sample):,} rows")
+    _label(axes[1], "mean of |Shapley value|", "", f"{len(sample):,} rows\n")
     return figure

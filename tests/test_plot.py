@@ -20,6 +20,7 @@ pytest.importorskip("matplotlib")
 
 from base import page
 from command_parts import read_trials
+from matplotlib.text import Text
 
 import randsvm
 from randsvm import SVC, SVR, plot
@@ -95,6 +96,29 @@ def test_the_rounds_of_the_last_run_are_drawn(run):
     assert {(one["seconds"], 100 * one["gap"]) for one in rounds if one["gap"]} <= drawn
     drawn = {y for line in objectives.lines for y in line.get_ydata()}
     assert {one["primal"] for one in rounds} | {one["dual"] for one in rounds} <= drawn
+
+
+def test_pictures_are_read_at_the_width_of_a_page_and_have_no_empty_panel(run, tmp_path):
+    data, model, log = run
+    y, X = oracle.clouds(200, classes=26)
+    pictures = {
+        "convergence": plot.convergence(log),
+        "search": plot.search(log),
+        "line": plot.search(log, ["C"]),
+        "scores": plot.scores(data, model),
+        "many classes": plot.scores((X, y), SVC().fit(X, y)),
+        "residuals": plot.scores((X, X[:, 0]), SVR().fit(X, X[:, 0])),
+        "boundary": plot.boundary(data, model),
+        "explain": plot.explain(data, model),
+    }
+    for name, figure in pictures.items():
+        plot.write(figure, io.BytesIO(), format="png")
+        assert figure.get_figwidth() <= 8, name
+        texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
+        assert min(text.get_fontsize() for text in texts) >= 9, name
+        assert all(axis.has_data() for axis in figure.axes), name
+        # The panels of a row reach from one side of the picture to the other.
+        assert max(axis.get_position().x1 for axis in figure.axes) > 0.8, name
 
 
 def test_every_combination_of_a_search_is_in_its_map(run):

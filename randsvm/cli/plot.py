@@ -15,7 +15,7 @@ COMMAND = "randsvm-plot"
 FORMATS = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
 # First bytes of a picture, which another picture may replace.
 BEGINNINGS = b"\x89PNG", b"<?xml", b"<svg", b"%PDF"
-DOTS = 100  # of a PNG for each inch
+DOTS = 150  # of a PNG for each inch
 
 
 def _output(name: str) -> Callable[..., Any]:

@@ -37,7 +37,7 @@ DRAWN = {
 PROGRAMS = {
     "svm-train": ("svm-train", plot.COLOURS[1], "^", (8, -4), "left"),
     "LIBSVM": ("LIBSVM, 2 cores", plot.COLOURS[2], "s", (0, -15), "center"),
-    "intelex": ("intelex", plot.COLOURS[3], "D", (-8, -4), "right"),
+    "intelex": ("intelex", plot.COLOURS[3], "D", (0, 8), "center"),
 }
 OURS = "randsvm"
 # Colours of text, bars of peers and the background: for light and for dark pages.
@@ -91,22 +91,20 @@ def draw_times(found: Found, path: Path, theme: str) -> None:
 def draw_gaps(found: Found, path: Path) -> None:
     """Draw the gap against seconds: the rounds of ours, and where each program ended."""
     drawn = [name for name in DRAWN if name in found]
-    figure, axes = plot.panels(-(-len(drawn) // 2), min(2, len(drawn)))
-    for axis, name in zip(axes, drawn, strict=False):
+    figure, axes = plot.panels(len(drawn))
+    for axis, name in zip(axes, drawn, strict=True):
         looser = found.get(f"loose-{name}", {"commands": []})["commands"][1:]
         ours, *peers = found[name]["commands"]
         axis.plot(*zip(*ours["course"], strict=True), color=plot.COLOURS[0], linewidth=2)
         last = ours["median"]["wall"], ours["quality"]["gap"]
         axis.plot(*last, "o", color=plot.COLOURS[0])
-        _write_beside(axis, OURS, last, (0, -16), "center", plot.COLOURS[0])
+        _write_beside(axis, OURS, last, (4, -16), "right", plot.COLOURS[0])
         for record in [*peers, *looser]:
             _draw_program(axis, record)
         axis.set(title=DRAWN[name], xlabel="seconds", xscale="log", yscale="log")
-        axis.set(ylabel="gap", ylim=(3e-7, 2), xlim=(0.1, 1000))
+        axis.set(ylabel="gap", ylim=(1e-7, 2), xlim=(0.1, 1000))
         axis.xaxis.set_major_formatter("{x:g}")
         axis.set_yticks([1, 1e-2, 1e-4, 1e-6], ["100%", "1%", "0.01%", "0.0001%"])
-    for axis in axes[len(drawn) :]:
-        axis.remove()
     _save(figure, path, _of_gaps(found))
 
 
