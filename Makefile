@@ -10,7 +10,7 @@ SOURCES := pyproject.toml $(MODULES) $(wildcard randsvm/*.h randsvm/*/*.pxi rand
 COMPILED := $(subst /,.,$(basename $(MODULES)))
 
 .PHONY: help wheel pythons demo test lint fuzz mutants docs peers data-real fetched compiled bench bench-quick compare \
-  results options data clean
+  results options recording data clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -125,6 +125,15 @@ results: .venv/plot  ## tables and pictures of the pages, from what make bench m
 
 options: .venv/ready  ## the list of all options in docs/command-line.md
 	$(BIN)/python scripts/command_line_page.py
+
+recording: .venv/ready  ## the recording of a terminal in the tutorial
+	@mkdir -p $(WORK)
+	$(BIN)/python scripts/make_data.py checkerboard $(WORK)/train.svm --rows 20000
+	$(BIN)/python scripts/make_data.py checkerboard $(WORK)/test.svm --rows 5000 --seed 1
+	$(BIN)/python scripts/terminal_recording.py docs/recording.svg \
+	  'randsvm-train -c 1 -g 5 $(WORK)/train.svm $(WORK)/checkerboard.model' \
+	  'randsvm-predict $(WORK)/test.svm $(WORK)/checkerboard.model $(WORK)/checkerboard.out' \
+	  'randsvm-check $(WORK)/train.svm $(WORK)/checkerboard.model'
 
 # The wheel is built from the source distribution, as an index would have it; what is installed may
 # use nothing of this folder.

@@ -9,6 +9,7 @@ before it, `<!-- not run: REASON -->`.
 import contextlib
 import importlib.util
 import io
+import itertools
 import math
 import os
 import pkgutil
@@ -19,6 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -44,6 +46,7 @@ OTHERS = {
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
     *("--scheduler-file", "--help", "--output"),
 }
+COLUMNS = 100  # of the recorded terminal
 NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?%?")
 FENCED = re.compile(
     r"(?:^<!-- not run: (?P<reason>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
@@ -177,6 +180,18 @@ def test_commands_run_and_print_what_the_page_shows(page, clone):
             printed = printed_by(lambda text=text: exec(text, {"__name__": "__main__"}))
         elif not language:
             assert missing(text, printed) == [], printed
+
+
+def test_the_recording_of_a_terminal_is_what_the_tutorial_runs_and_shows():
+    lines = ElementTree.parse(ROOT / "docs" / "recording.svg").iterfind("{*}text")
+    texts = [line.text or "" for line in lines]
+    recorded = "".join(text + "\n" * (len(text) < COLUMNS) for text in texts)
+    commands = [line[2:] for line in recorded.splitlines() if line.startswith("$ ")]
+    found = blocks(ROOT / "docs" / "tutorial.md")
+    outputs = {sh.text.splitlines()[-1]: shown.text for sh, shown in itertools.pairwise(found)}
+    assert len(commands) == 3
+    for command in commands:
+        assert missing(outputs[command], recorded) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -1,0 +1,92 @@
+"""Run commands and write what they print as an SVG that plays it in its own time.
+
+Programs that do not play an SVG show the last picture. Lines are wrapped as by a terminal. Each
+argument is a command line:
+
+    python scripts/terminal_recording.py recording.svg 'randsvm-train TRAIN_FILE MODEL_FILE'
+"""
+
+from __future__ import annotations
+
+import html
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from randsvm import files
+
+COLUMNS = 100
+CHARACTER, LINE, PAD = 7.8, 18, 14  # width and height of a character, and the border, pixels
+TYPING = 1.0  # seconds between a prompt and the first line of its output
+STYLE = """
+rect{fill:#16181a}text{font:13px ui-monospace,Consolas,Menlo,monospace;fill:#e6e6e6;white-space:pre}
+.typed{fill:#8fd0ff}text{animation:appear .01s step-end backwards}
+@keyframes appear{from{opacity:0}}
+@media(prefers-reduced-motion:reduce){text{animation:none}}
+"""
+
+
+def recorded(command: str) -> Iterator[tuple[float, str]]:
+    """Run a command; yield the seconds from its start to each line, and the line."""
+    start = time.monotonic()
+    # The commands that belong to this Python come first.
+    run = f'PATH="{Path(sys.executable).parent}:$PATH"; {command}'
+    process = subprocess.Popen(
+        run, shell=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield time.monotonic() - start, line.rstrip("\n")
+    if process.wait():
+        raise click.ClickException(f"{command}: exit code {process.returncode}")
+
+
+def wrapped(line: str) -> list[str]:
+    """Return the lines of a terminal that show a line."""
+    return [line[at : at + COLUMNS] for at in range(0, max(len(line), 1), COLUMNS)]
+
+
+def drawing(commands: tuple[str, ...]) -> str:
+    """Run commands in turn, and return the SVG of what they print."""
+    now, lines = 0.0, []
+    for command in commands:
+        lines += [(now, part, "typed") for part in wrapped(f"$ {command}")]
+        for seconds, line in recorded(command):
+            at = now + TYPING + seconds
+            lines += [(at, part, "printed") for part in wrapped(line)]
+        now = lines[-1][0] + TYPING
+    width, height = round(COLUMNS * CHARACTER) + 2 * PAD, len(lines) * LINE + 2 * PAD
+    texts = [
+        f'<text class="{kind}" x="{PAD}" y="{PAD + LINE * (number + 0.75):g}" '
+        f'style="animation-delay:{at:.2f}s">{html.escape(text)}</text>'
+        for number, (at, text, kind) in enumerate(lines)
+    ]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            f'width="{width}" height="{height}">',
+            f"<style>{STYLE}</style>",
+            f'<rect width="{width}" height="{height}" rx="6"/>',
+            *texts,
+            "</svg>\n",
+        ]
+    )
+
+
+@click.command()
+@click.argument("output")
+@click.argument("commands", nargs=-1, required=True)
+def main(output: str, commands: tuple[str, ...]) -> None:
+    """Write OUTPUT, an SVG of what COMMANDS print."""
+    text = drawing(commands)
+    with files.create_output(output) as stream:
+        stream.write(text.encode())
+    click.echo(output)
+
+
+if __name__ == "__main__":
+    main()
