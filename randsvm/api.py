@@ -63,7 +63,7 @@ def train(
         OsunaParams, or of SgdParams, and of RoundsParams, Limits, DataParams, Search and Resources:
         ``gamma=5``, ``gap=0.001``, ``C=[1, 8]`` (a list is searched), ``weights={"spam": 10}`` or
         ``weights="balanced"``, ``time_limit=60`` (seconds), ``memory=2**30`` (bytes). A word of
-        the command line is a value, too: ``time_limit="10m"``, ``memory="1G"``. Also
+        the command line is also a value: ``time_limit="10m"``, ``memory="1G"``. Also
         ``warm_start``, the name of a model file to start from, or for sgd ``update``, that name or
         a FittedModel.
 

@@ -136,7 +136,11 @@ def test_weights_are_a_dictionary(weights):
         ({"C": []}, ParameterError, "C: expected a number, .* or auto, found"),
         ({"cache": "x"}, ParameterError, "--cache keeps what was parsed from a file"),
         ({"time_limit": "5d"}, ParameterError, "time_limit: expected a time as 90s, 10m or 2h, "),
-        ({"memory": "much"}, ParameterError, "memory: expected a size as 512M or 4G, found 'much'"),
+        (
+            {"memory": "much"},
+            ParameterError,
+            "memory: expected a size, e.g. 512M or 4G, found 'much'",
+        ),
         ({"memory": "1M"}, ParameterError, "memory: must be >= 16M, got 1M"),
         ({"jobs": 1.5}, ParameterError, "jobs: expected a whole number, found 1.5"),
         ({"jobs": math.inf}, ParameterError, "jobs: expected a whole number, found inf"),

@@ -64,7 +64,7 @@ def convergence(logs: tuple[str, ...], output: str) -> None:
 
 @main.command()
 @click.argument("log", type=options.PATH)
-@click.option("--axes", help="One or two parameters, as C,gamma.  [default: those that vary]")
+@click.option("--axes", help="One or two parameters, e.g. C,gamma.  [default: those that vary]")
 @_output("search")
 def search(log: str, axes: str | None, output: str) -> None:
     """Draw the scores of a search.
@@ -88,12 +88,17 @@ def scores(data: str, model: str, output: str) -> None:
 @main.command()
 @click.argument("data", type=options.PATH)
 @click.argument("model", type=options.PATH)
-@click.option("--features", nargs=2, type=int, help="Two features; all others have their mean.")
+@click.option(
+    "--features",
+    nargs=2,
+    type=int,
+    help="Draw the plane of two features; all others have their mean.",
+)
 @_output("boundary")
 def boundary(data: str, model: str, features: tuple[int, int] | None, output: str) -> None:
     """Draw decision values over the rows of DATA.
 
-    The picture has the margin and the support vectors, too. Rows of more than two features are
+    The picture also has the margin and the support vectors. Rows of more than two features are
     drawn in the plane of their principal components.
     """
     _save(output, lambda plot: plot.boundary(data, model, features))

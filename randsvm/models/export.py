@@ -105,7 +105,7 @@ def export(
     model, output = os.fspath(model), os.fspath(output)
     if data is None and (data_format or no_header or delimiter):
         which = "--format, --no-header and --delimiter"
-        raise ParameterError(f"{which} are for the rows of --data: give it, too")
+        raise ParameterError(f"{which} are for the rows of --data: add --data")
     delimiter = read_value("delimiter", Delimiter(), delimiter)
     paths = None if data is None else files.inputs(data)
     files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})

@@ -208,7 +208,7 @@ class Size(Whole):
     """Bytes, with K, M, G or T for powers of 1,024."""
 
     metavar = "SIZE"
-    expected = "a size as 512M or 4G"
+    expected = "a size, e.g. 512M or 4G"
 
     def number(self, given: Any) -> int:
         size = r"(\d{1,20}(?:\.\d*)?)([KMGT]?)(?:i?B)?"

@@ -200,8 +200,8 @@ class DataParams(Options):
         False,
         Flag(),
         "--keep-index",
-        help="Columns of a table without a name, and those that pandas wrote for the index of a "
-        "frame, are features, too; by default they are left out.",
+        help="Use columns of a table without a name, and those that pandas wrote for the index of "
+        "a frame, as features; by default they are left out.",
         group=TABLE,
     )
 

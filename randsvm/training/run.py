@@ -682,7 +682,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
         kept = self._gap_of_better_model(path, outcome)
         fate = f"is {path}"
         if kept is not None:
-            fate = f"is not written, as {path} stays, too (gap {kept:.3g})"
+            fate = f"is not written, as {path} also stays (gap {kept:.3g})"
         return outcome._replace(model=path, saved=kept is None), (
             f"{self.name} stays (gap {better:.3g}), the new model (gap {new}) {fate}; "
             "--overwrite replaces the old one"

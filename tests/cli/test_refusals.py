@@ -35,7 +35,7 @@ LINES = [
     ("randsvm --format csv --missing median two m", 2, "expected mean, found 'median'"),
     ("randsvm -k 9 --sample-size 9 two m", 2, "got r=9, k=9; raise"),
     ("randsvm --memory 1M two m", 2, "'--memory': must be >= 16M, got 1M"),
-    ("randsvm --memory much two m", 2, "expected a size as 512M or 4G, found 'much'"),
+    ("randsvm --memory much two m", 2, "expected a size, e.g. 512M or 4G, found 'much'"),
     ("randsvm --jobs 0 two m", 2, "'--jobs': must be >= 1, got 0"),
     ("randsvm --seed -1 two m", 2, "'--seed': must be >= 0 and < 2^64, got -1"),
     ("randsvm --time-limit 0m two m", 2, "'--time-limit': must be > 0 seconds, got 0m"),
