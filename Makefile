@@ -72,10 +72,11 @@ demo: .run/ready  ## train, predict and check a set of 100,000 rows, in an envir
 	@echo; echo "--- check the certificate with a program that shares no code with the training"
 	.run/bin/randsvm-check $(WORK)/demo.train $(WORK)/demo.model
 	@echo; echo "The gap is how far the objective of the model can be from the optimum: at most 0.1%."
-	@echo "With a file of your own, which may be CSV (pip install '.[tables]'):"
+	@echo "With a file of your own in LIBSVM's format:"
 	@echo "    . .run/bin/activate"
 	@echo "    randsvm-train --scale minmax -c auto -g auto TRAIN_FILE MODEL_FILE"
 	@echo "    randsvm-predict TEST_FILE MODEL_FILE OUTPUT_FILE"
+	@echo "With a CSV file (pip install pyarrow) name the column of labels: --label-column NAME."
 
 .venv/plot: .venv/ready
 	$(INSTALL) '.[plot]'
