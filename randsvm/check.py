@@ -291,7 +291,7 @@ class Kernel:
         if self.name == "precomputed":
             return 2 * unit * S[0]
         if not self.is_rbf:
-            slope = self.degree * self.largest(1.001 * (a + self.more) * z.max(), 1)
+            slope = self.degree * self.largest(ROOM * (a + 1e-9 * self.more) * z.max(), 1)
             size = self.g * ((B @ z) * (of_a + (terms + 6) * a) + (B @ of_z) * a)
             return unit * slope * (size + 4 * abs(self.r) * total) + 1e-300 * total
         # The distance r of two rows errs by w, so gamma r^2 by at most q (1 + gamma r^2) + q^2.
@@ -315,6 +315,7 @@ class Kernel:
             centre = is_full * np.bincount(both[1], Z.values.astype(float), len(columns)) / m
             X, Z = (R._replace(values=R.values - centre[R.places(columns)]) for R in (X, Z))
         squares, of_Z = X.squares, Z.squares
+        whole = Z.dense(columns) if few else Z.values
         tiles = [np.arange(j, min(j + TILE, m)) for j in range(0, m, TILE)]
 
         def part(start: int) -> np.ndarray:
@@ -322,16 +323,20 @@ class Kernel:
             own, found = columns if few else np.unique(some.indices), np.zeros(1)
             A = some.dense(own)
             for at in tiles:
-                T = Z.take(at).dense(own)
-                if few:
-                    t = self.g * sum((A[:, [j]] - T[:, j]) ** 2 for j in range(len(own)))
-                elif self.is_rbf:
-                    t = self.g * np.maximum(own2 + of_Z[at] - 2 * (A @ T.T), 0)
-                else:
-                    t = self.g * (A @ T.T) + self.r
-                t = np.broadcast_to(t, (len(A), len(T)))
-                K = np.exp(-t) if self.is_rbf else math.prod([t] * self.degree, start=0 * t + 1)
-                found = found + np.array([abs(K) @ size[at], (K * t) @ size[at], added(K * B[at])])
+                T = whole[at] if few else Z.take(at).dense(own)
+                if not self.is_rbf:
+                    K = math.prod([self.g * (A @ T.T) + self.r] * self.degree)
+                    found = found + np.array([abs(K) @ size[at], 0 * own2[:, 0], added(K * B[at])])
+                    continue
+                t = np.zeros((len(A), len(T)), self.real)  # |x - z|^2
+                for j in range(len(own) * few):
+                    apart = A[:, [j]] - T[:, j]
+                    t += apart * apart
+                t = t if few else np.maximum(own2 + of_Z[at] - 2 * (A @ T.T), 0)
+                K = t * -self.g
+                np.exp(K, out=K)
+                S = K @ size[at], self.g * np.einsum("ij,ij,j->i", K, t, size[at])
+                found = found + np.array([*S, added(K * B[at])])
             return found
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -471,6 +476,7 @@ def judged(found: np.ndarray, model: Model, floor: float, knows_dual: bool) -> t
     primal, room, dual, dual_room, gap = (said.get(name) or 0 for name in names)
     size = max(abs(P), abs(D), floor)
     stated = (2.0**-50 if "primal_error" in said else 2e-6) * max(abs(primal), abs(dual), size)
+    stated = max(stated, 1e-290)  # of underflow
     found_P, found_D = f"P {P:.12g} +- {P_error:.2g}", f"D {D:.12g} - {D_error + lost:.2g}"
     found_gap = f"gap {distance / size if size else 0:.6g}"
     of_sums = f"coefficients miss a sum that the problem prescribes, which costs D up to {cost:.3g}"
@@ -533,7 +539,7 @@ class Check:
             require(is_same, REFUTED, text)
             self.X, sizes = model.scaled(raw), raw.values[raw.indices > 0]
             if not kernel.is_rbf:
-                diagonal = kernel.largest((np.sqrt(self.X[0].squares) + model.more) ** 2)
+                diagonal = kernel.largest((np.sqrt(self.X[0].squares) + 1e-9 * model.more) ** 2)
             if self.is_precomputed:
                 diagonal, self.Z = abs(sizes), self.as_vectors(Z)
         require(n == trailer["n"], REFUTED, f"{n} rows, the model was trained on {trailer['n']}")
@@ -611,10 +617,10 @@ class Check:
             v, v_error = 0 * beta, 0 * beta
             v[at], v_error[at] = self.sums(one.rows[at], own, beta[at], v_said)
         if self.is_own:  # [6] u is of w_Z, D of w_X: their rows are rounded to float64
-            longest = math.sqrt(Z.squares.max(initial=0)) * ROOM + model.more
+            longest = math.sqrt(Z.squares.max(initial=0)) * ROOM + 1e-9 * model.more
             slope = kernel.degree * np.sqrt(kernel.g * kernel.largest(longest**2, 1))
             slope = math.sqrt(2 * kernel.g) if kernel.is_rbf else slope
-            length = abs(beta).sum() * slope * (6 * k + 4) * step * longest
+            length = abs(beta).sum() * slope * (6 * k + 4) * step * (longest + model.more)
             v_error = v_error + length * math.sqrt(self.kappa2) * (v is u)
             return self.evaluate(one, beta, (u, u_error), (v, v_error), (length**2 / 2,) * 2)
         w, w_error = kernel.sums((self.as_rows(Z), k), (Z, 1), one.beta)
