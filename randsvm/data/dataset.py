@@ -9,6 +9,7 @@ import functools
 import itertools
 import operator
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -31,7 +32,8 @@ from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.data.scaling import SPARSE, NonzeroStatistics, Scaling, Statistics
 from randsvm.data.shard_executor import WAITING_RESULTS, Executor, Shard, ShardStates
-from randsvm.parallel import ThreadPool
+from randsvm.events import listening
+from randsvm.parallel import Cancelled, ThreadPool
 from randsvm.parameters.run import Resources
 
 Item = TypeVar("Item")
@@ -174,11 +176,26 @@ class Dataset:
     def in_threads(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """Return work(item) for each item, computed by the threads of this process.
 
-        In a view whose work runs in the calling thread, that thread computes all of them.
+        In a view whose work runs in the calling thread, that thread computes all of them. If an
+        exception, such as that of a signal, ends the wait, then work ends at its next event: the
+        closing evaluation needs the threads.
         """
         if self.executor.pool is None:
             return list(map(work, items))
-        return list(self.pool.map_in_order(work, items))
+        ended = threading.Event()
+
+        def watch(event: object) -> None:
+            if ended.is_set():
+                raise Cancelled
+
+        def run(item: Item) -> Result:
+            with listening(watch):
+                return work(item)
+
+        try:
+            return list(self.pool.map_in_order(run, items))
+        finally:
+            ended.set()
 
     def with_store(self, store: Store) -> Dataset:
         """Return a view of all rows of another store, with the labels, scaling and mapping of this

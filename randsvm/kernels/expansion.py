@@ -5,38 +5,63 @@ This module does not know files or tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, Matrix, slices
 from randsvm.errors import ParameterError
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import BLOCK_CENTRES, Layout, RowBlock, RowSizes, choose_layout
+from randsvm.kernels.layouts import (
+    BLOCK_CENTRES,
+    Layout,
+    RowBlock,
+    RowSizes,
+    bytes_of,
+    choose_layout,
+)
 
 # Values whose mean exceeds this multiple of their spread are centred: float32 has seven digits.
 OFFSET = 100.0
+# The most memory of the centres of an expansion in their layout; that of rows for which they are
+# laid out again if they take more.
+CENTRE_BYTES, ROW_BYTES = 1 << 26, 1 << 25
 
 
 class Expansion:
     """The function u(x) = sum_j beta_j K(z_j, x).
 
     Z : (m, d) CSR, the centres z_j; beta : (m,) float64, or (m, K) for K sums over the same kernel
-    values. The expansion holds a copy of Z in its layout. `values` also holds a few thousand rows
-    in the layout, and one block of kernel values if the sums are not compiled. Threads may share
-    it.
+    values. The expansion holds a copy of Z in its layout, if this takes at most `memory` bytes;
+    otherwise blocks of centres are laid out again for each few thousand rows, with the same bits.
+    `values` also holds these rows in the layout, and one block of kernel values if the sums are not
+    compiled. Threads may share it.
     """
 
-    def __init__(self, layout: Layout, Z: CsrMatrix, beta: np.ndarray) -> None:
+    def __init__(
+        self, layout: Layout, Z: CsrMatrix, beta: np.ndarray, memory: int = CENTRE_BYTES
+    ) -> None:
         self.layout, self.Z, self.beta = layout, Z, beta
         self.sum_shape = beta.shape[1:]
+        self.kept: list[Any] | None = None
         if layout.kernel.linear:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
             self.weights = Z.column_products(beta)
             return
-        with np.errstate(over="ignore"):  # `values` raises an error if the result is infinite
-            parts = slices(len(beta), BLOCK_CENTRES)
-            self.centres = [layout.centres(Z[at], beta[at]) for at in parts]
+        blocks = self.centres()
+        # Blocks of a layout differ by their nonzeros only.
+        kept = list(islice(blocks, 1))
+        if sum(map(bytes_of, kept)) * len(beta) <= memory * min(len(beta), BLOCK_CENTRES):
+            self.kept = [*kept, *blocks]
+
+    def centres(self) -> Iterator[Any]:
+        """Yield blocks of centres in the layout."""
+        for at in slices(len(self.beta), BLOCK_CENTRES):
+            with np.errstate(over="ignore"):  # `values` raises an error if the result is infinite
+                block = self.layout.centres(self.Z[at], self.beta[at])
+            yield block
 
     def __reduce__(self) -> tuple[object, ...]:
         """Send the centres to other processes as they were given."""
@@ -53,9 +78,25 @@ class Expansion:
 
     def add(self, u: np.ndarray, blocks: Iterable[RowBlock]) -> None:
         """Add the sums for blocks of rows to u; not for the linear kernel."""
-        for at, rows in blocks:
-            for centres in self.centres:
-                self.layout.add(u[at], rows, centres)
+        for some in grouped(blocks, self):
+            for centres in self.centres() if self.kept is None else self.kept:
+                for at, rows in some:
+                    self.layout.add(u[at], rows, centres)
+
+
+def grouped(blocks: Iterable[RowBlock], *expansions: Expansion) -> Iterator[list[RowBlock]]:
+    """Yield groups of blocks for which the centres are read once: one block each, or ROW_BYTES if
+    an expansion does not keep its centres."""
+    least = ROW_BYTES if any(each.kept is None for each in expansions) else 0
+    group, size = list[RowBlock](), 0
+    for block in blocks:
+        group.append(block)
+        size += bytes_of(block[1])
+        if size >= least:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def values_of(layout: Layout, Z: CsrMatrix, beta: np.ndarray, X: Matrix) -> np.ndarray:
@@ -81,9 +122,9 @@ def evaluate_expansions(
             for each, of_each in zip(expansions, u, strict=True):
                 of_each[:] = X @ each.weights
         else:
-            for block in layout.rows(X):
+            for blocks in grouped(layout.rows(X), *expansions):
                 for each, of_each in zip(expansions, u, strict=True):
-                    each.add(of_each, [block])
+                    each.add(of_each, blocks)
             if extra is not None and layout.kernel.name == "rbf":
                 u *= np.exp(-layout.kernel.gamma * extra).reshape(-1, *[1] * (u.ndim - 2))
     check_finite(u, layout.kernel)

@@ -79,10 +79,11 @@ Sink: TypeAlias = "tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None
 RowBlock: TypeAlias = "tuple[slice, Any]"
 
 
-def row_block_bytes(block: RowBlock) -> int:
-    """Return the memory of a block of rows in bytes."""
-    rows = block[1] if isinstance(block[1], tuple) else (block[1],)
-    return sum(each.nbytes for each in rows)
+def bytes_of(laid_out: Any) -> int:
+    """Return the memory of rows or centres in a layout, in bytes: arrays in tuples."""
+    if isinstance(laid_out, tuple):
+        return sum(map(bytes_of, laid_out))
+    return 0 if laid_out is None else int(laid_out.nbytes)
 
 
 class RowSizes(NamedTuple):

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import FLOAT32_UNIT, CsrMatrix, Matrix
+from randsvm.arrays import FLOAT32_UNIT, CsrMatrix, Matrix, slices
 from randsvm.errors import ContentError
-from randsvm.kernels.expansion import Expansion, evaluate_expansions
+from randsvm.kernels.expansion import CENTRE_BYTES, Expansion, evaluate_expansions
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import BLOCK_CENTRES, SLICE_ROWS, Cells, Layout, choose_layout
 from randsvm.kernels.rounding import EXP_ERROR
@@ -191,7 +191,9 @@ class KernelModel(Model):
     @cached_property
     def _max_squared_norm(self) -> float:
         """The largest |z|^2 in the layout for float32."""
-        return float(self._float32_layout.squared_norms(self.Z).max(initial=0.0))
+        layout, Z = self._float32_layout, self.Z
+        parts = (layout.squared_norms(Z[at]) for at in slices(Z.shape[0], BLOCK_CENTRES))
+        return max((float(norms.max()) for norms in parts), default=0.0)
 
     @cached_property
     def _float64(self) -> tuple[Expansion, ...]:
@@ -236,7 +238,8 @@ class KernelModel(Model):
         6.8 instead of .8 ns a kernel value with 26 classes, 1.2 instead of .5 with 10.
         """
         parts = [slice(*ends) for ends in pairwise(self.class_parts[0].tolist())]
-        return tuple(Expansion(kernel_layout, self.Z[part], beta[part]) for part in parts)
+        most = CENTRE_BYTES // max(len(parts), 1)
+        return tuple(Expansion(kernel_layout, self.Z[part], beta[part], most) for part in parts)
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
         """Return f, (m, columns). sums : (parts, m, columns of beta)."""

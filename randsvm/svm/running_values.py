@@ -23,7 +23,7 @@ from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.kernels.expansion import Expansion, check_finite, values_of
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import Layout, RowBlock, row_block_bytes
+from randsvm.kernels.layouts import Layout, RowBlock, bytes_of
 from randsvm.parameters.svm import Problem
 from randsvm.records import record
 from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
@@ -176,7 +176,7 @@ class ShardValues:
         if self.budget.left <= 0:
             return made
         blocks = list(made)
-        size = sum(row_block_bytes(block) for block in blocks)
+        size = sum(bytes_of(rows) for _, rows in blocks)
         if self.budget.reserve(size):
             self._kept[layout.dtype] = blocks, size
         return blocks

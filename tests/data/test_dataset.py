@@ -1,10 +1,12 @@
 """Test that a data set has the same rows and chunks in memory, in a spill file and in a cache."""
 
 import os
+import time
 
 import numpy as np
 import oracle
 import pytest
+from base import Cancelled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import (
@@ -21,6 +23,8 @@ from rows import (
 )
 from sizes import change_sizes
 from trainings import Draw
+
+from randsvm.events import Waiting, emit, listening
 
 SMALL = {"chunk_rows": 64, "chunk_nonzeros": 512}
 
@@ -295,3 +299,27 @@ def test_classes_of_a_model_begin_with_libsvms_first_label(small, labels, places
         D, names = by_class(whole, path)
         assert D.points(np.arange(D.n)).y.tolist() == places
         assert [names[place] for place in places] == labels.split()
+
+
+def test_calls_in_threads_end_when_nobody_waits_for_them(source):
+    """As block solves after a signal: the closing evaluation needs their threads."""
+    ended = []
+
+    def work(item):
+        try:
+            for _ in range(100):
+                time.sleep(0.05)
+                emit(Waiting())
+        except Cancelled:
+            ended.append("early")
+            raise
+        ended.append("late")
+
+    def interrupted(event):
+        raise TimeoutError
+
+    with open_rows(source, **SMALL) as D:
+        with listening(interrupted), pytest.raises(TimeoutError):
+            D.in_threads(work, range(4))
+        assert len(D.labels()) == 900
+    assert ended and set(ended) == {"early"}

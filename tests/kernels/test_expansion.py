@@ -104,6 +104,17 @@ def test_sums_over_several_blocks_agree_with_one_matrix(layout):
     assert u == pytest.approx(K @ beta, abs=1e-9)
 
 
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("sums", [(), (3,)], ids=str)
+def test_centres_that_are_not_kept_give_the_same_bits(kernel, dtype, sums):
+    X, Z = few_nonzeros(2 * BLOCK_ROWS + 7, 6, 0), few_nonzeros(2 * BLOCK_CENTRES + 5, 6, 1)
+    beta = np.random.default_rng(2).normal(size=(Z.shape[0], *sums))
+    for layout in layouts(kernel, dtype):
+        kept, not_kept = Expansion(layout, Z, beta), Expansion(layout, Z, beta, memory=0)
+        assert np.array_equal(kept.values(X), not_kept.values(X))
+
+
 @pytest.mark.parametrize("layout", [Dense, SparseBlocks])
 def test_features_outside_the_columns_count_in_the_distance(layout):
     """`extra` is the squared norm of the features outside the columns: here of a third feature."""

@@ -12,7 +12,7 @@ from randsvm.arrays import (
     to_csr,
 )
 from randsvm.files import STANDARD_OUTPUTS, check_output, create_output, read_whole
-from randsvm.parallel import ThreadPool
+from randsvm.parallel import Cancelled, ThreadPool
 from randsvm.parameters import option
 from randsvm.parameters.option import Choice, Size, option_fields
 from randsvm.parameters.run import Resources, Search
