@@ -86,6 +86,22 @@ def test_the_worst_shapes_of_data_stay_within_the_stated_memory(tmp_path, write,
     assert found < 64 * 1.05 + 16 * n / MEGABYTE + 300
 
 
+def test_a_prediction_with_many_support_vectors_takes_at_most_300_mb(tmp_path):
+    """As dense float64 rows, the support vectors would take 240 MB more."""
+    n, rows = 30_000, []
+    for i in range(n):
+        columns = sorted((37 * i + 41 * k) % 1000 for k in range(22))
+        rows.append(" ".join(f"{column + 1}:1" for column in columns))
+    (tmp_path / "data").write_text("".join(f"1 {row}\n" for row in rows[:50]))
+    head = (
+        f"svm_type c_svc\nkernel_type rbf\ngamma 0.05\nnr_class 2\ntotal_sv {n}\nrho 0\n"
+        f"label 1 -1\nnr_sv {n // 2} {n // 2}\nSV\n"
+    )
+    lines = [f"{1 if i < n // 2 else -1} {row} \n" for i, row in enumerate(rows)]
+    (tmp_path / "model").write_text(head + "".join(lines))
+    assert peak(tmp_path, "randsvm.cli.predict", "data", "model", "out") < 300
+
+
 TABLE = (
     *("randsvm.cli.train", "sgd", "--epochs", "1", "--memory", "16M"),
     *("--label-column", "y", "--ignore-columns", "name"),
