@@ -433,7 +433,7 @@ def test_weights_without_a_gap_do_not_replace_a_certified_model(folder):
 def test_an_interrupted_run_does_not_replace_a_better_interrupted_model(folder, good, end):
     shutil.copy(folder / "m", folder / "m.interrupted")
     received = []
-    with pytest.raises(ENDS[end][1], match=r"is not written, as .*interrupted stays"):
+    with pytest.raises(ENDS[end][1], match=r"is not written, as .*interrupted also stays"):
         interrupt_training(folder, end, received)
     assert (folder / "m.interrupted").read_bytes() == (folder / "m").read_bytes() == good
     assert not received[-1].saved

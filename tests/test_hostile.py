@@ -254,8 +254,10 @@ def test_paths_inside_data_or_models_are_not_opened(
     monkeypatch.chdir(tmp_path / "in")
     name = path.replace(":", "_").replace(" ", "_")
     Path("data").write_text(f"{name} 1:1 # {path}\nother 1:2\n" * 6)
-    seed = b"# randsvm seed "
-    altered = own_models["foreign kernel"].replace(seed + b"0", seed + json.dumps(path).encode())
+    text = b'# randsvm version "'
+    model = own_models["foreign kernel"]
+    assert model.count(text) == 1
+    altered = model.replace(text, text + json.dumps(path)[1:-1].encode())
     Path("model").write_bytes(resealed(altered))
     opened_files.clear()
     run_train("randsvm", "-q", "data", "m")
