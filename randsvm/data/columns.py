@@ -241,7 +241,7 @@ def _column(entry: dict[str, Any]) -> Column:
 
 
 def is_many(texts: int, rows: int) -> bool:
-    """Return whether a column has so many texts that they are hardly categories."""
+    """Return whether a text column has too many distinct texts to be categories."""
     return texts > MANY_TEXTS and 2 * texts > rows
 
 

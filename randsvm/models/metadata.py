@@ -28,7 +28,7 @@ LEAST_GAP = -1e-6
 
 
 class LineKind(NamedTuple):
-    """What a line holds.
+    """The kind of value that a line of the trailer has.
 
     expected : its name in messages
     read : returns the value of the field from that of JSON. Any error but those of the system says
@@ -176,7 +176,7 @@ def _line(kind: LineKind) -> Any:
 
 @record
 class Metadata:
-    """What a model tells about its training, see docs/file-formats.md. None: there is no line.
+    """The lines of a trailer as typed fields; see docs/file-formats.md. None: there is no line.
 
     Numbers that are nan are written as null: they are unknown or not finite.
 

@@ -192,7 +192,7 @@ class ShardValues:
 
 
 class Added(NamedTuple):
-    """What u was summed from: the numbers of passes and of centres, and sum |difference_j|.
+    """How u was summed: the numbers of passes and of centres, and sum |difference_j|.
 
     centres, total: of the sums in the precision of the layout. exact_centres, exact_total: of a
     pass in float64 before them, see `RunningValues.repeat_in_float64`.

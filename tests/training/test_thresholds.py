@@ -1,4 +1,4 @@
-"""Where a run goes another way from some size on, both ways find the optimum at a like cost.
+"""On both sides of each threshold a run finds the optimum, at a similar cost.
 
 The cost is the number of kernel values, a value in float64 counting as two: it does not depend on
 the machine. docs/architecture.md has the same list.
@@ -53,7 +53,7 @@ WAYS: dict[str, tuple[str, str, dict[str, float], dict[str, float]]] = {
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_both_ways_find_the_optimum_at_a_like_cost(name, tmp_path, set_sizes):
+def test_both_sides_find_the_optimum_at_a_similar_cost(name, tmp_path, set_sizes):
     data, words, *ways = WAYS[name]
     oracle.write_rows(tmp_path / "data", *DATA[data]())
     found, costs = [], []
