@@ -16,7 +16,7 @@ from sizes import INNER_SETS
 
 ROWS = 3000
 GAP = 0.001
-# The most that the dearer way may cost, as a multiple of the other one.
+# The most that the second way may cost, as a multiple of the first.
 MOST = 3
 # Rounding is too large for a scan of float32 sums in some rounds of a run.
 ONCE = {"audit_share_of_tolerance": 0, "audit_share_of_violation": 2e-6}
@@ -38,14 +38,14 @@ DATA = {
     "one-hot": lambda: one_hot(ROWS, 60),
 }
 NARROW, WIDE = "-c 10 -g 30 --sample-size 300", "-c 10 -g 3 --sample-size 300"
-# name: data, options, and the sizes of both sides.
+# name: data, options, and the sizes of both sides. The second side is the way that the name says.
 WAYS: dict[str, tuple[str, str, dict[str, float], dict[str, float]]] = {
     "a matrix of all kernel values": ("three", WIDE, {}, {"float64_rows": 0}),
     "an inner set": ("board", WIDE, {}, INNER_SETS),
     "blocks": ("board", WIDE, {"split_rows": 10**9}, {"split_rows": 100}),
     "cells": ("board", WIDE, {"cell_share": 0}, {"cell_share": 10**9}),
     "cells in float64": ("board", NARROW, {"cell_share": 0}, {"cell_share": 10**9}),
-    "nonzeros": ("one-hot", "-g .1", {"sparse_features": 1}, {"sparse_features": 10**9}),
+    "nonzeros": ("one-hot", "-g .1", {"sparse_features": 10**9}, {"sparse_features": 1}),
     "spill": ("board", WIDE, {}, {"data_bytes": 0}),
     "float64": ("board", WIDE, {}, {"float32_limit": 0}),
     "float64 once": ("board", WIDE, {}, ONCE),
@@ -70,4 +70,4 @@ def test_both_sides_find_the_optimum_at_a_similar_cost(name, tmp_path, set_sizes
         found.append(trained["primal"])
         costs.append(sum(counts))
     assert found[0] == pytest.approx(found[1], rel=GAP / (1 - GAP))
-    assert max(costs) <= MOST * min(costs)
+    assert costs[1] <= MOST * costs[0]
