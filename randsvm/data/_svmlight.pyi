@@ -43,7 +43,7 @@ class Rows:
     def parse(
         self,
         text: _Text,
-        numbers: bool,
+        most: float,
         zero_based: bool,
         unlabelled: bool,
         numbered: bool,

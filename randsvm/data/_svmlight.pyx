@@ -423,8 +423,10 @@ cdef bint is_label(Text p, Py_ssize_t length, bint unlabelled) noexcept nogil:
     return not is_not_finite(p, length)
 
 
-cdef bint read_number_label(Text p, Text stop, bint unlabelled, double *value) noexcept nogil:
-    """Read a label that is a number; return False unless it is within float32.
+cdef bint read_number_label(
+    Text p, Text stop, bint unlabelled, double most, double *value
+) noexcept nogil:
+    """Read a label that is a number; return False unless it is from -most to most.
 
     `?` is read as nan if unlabelled rows are allowed.
     """
@@ -438,7 +440,7 @@ cdef bint read_number_label(Text p, Text stop, bint unlabelled, double *value) n
     if unsigned_number(p, &number) != stop:
         return False
     value[0] = SIGN[negative] * to_float64(number, p)
-    return -MAX_FLOAT <= <float> value[0] <= MAX_FLOAT
+    return -most <= value[0] <= most
 
 
 # ---- the file ---------------------------------------------------------------------------------
@@ -460,6 +462,7 @@ cdef class Rows:
     cdef const uint8_t[::1] text   # spellings and the fault point into it
     cdef Text line_start  # of line number lines + 1, the one being read
     cdef int32_t *codes   # NULL if labels are numbers
+    cdef double most  # of a label
     cdef double *y
     cdef double *row_weights   # NULL before the first cost:
     cdef int64_t *groups  # NULL if qids are ignored
@@ -482,11 +485,12 @@ cdef class Rows:
         free(self.marks)
         free(self.row_weights)
 
-    def parse(self, const uint8_t[::1] text, bint numbers, bint zero_based, bint unlabelled, bint numbered,
+    def parse(self, const uint8_t[::1] text, double most, bint zero_based, bint unlabelled, bint numbered,
               int32_t[::1] codes, double[::1] y, int64_t[::1] indptr,
               int32_t[::1] indices, double[::1] values, int64_t[::1] groups=None):
         """Parse complete lines followed by PADDING into arrays of the lengths from `count`.
 
+        most: the largest label that is a number; 0 if labels are classes.
         numbered: whether every row must begin with 0:number. groups: takes the qid of each row,
         modulo 2^64; every row must have one then.
         """
@@ -502,7 +506,8 @@ cdef class Rows:
         self.groups = NULL
         if groups is not None and groups.shape[0]:
             self.groups = &groups[0]
-        if numbers:
+        self.most = most
+        if most > 0:
             self.y = &y[0]
         else:
             self.codes = &codes[0]
@@ -563,7 +568,7 @@ cdef class Rows:
         """
         cdef Text stop = end_of_token(p)
         if self.codes == NULL:
-            if not read_number_label(p, stop, self.unlabelled, &self.y[self.rows]):
+            if not read_number_label(p, stop, self.unlabelled, self.most, &self.y[self.rows]):
                 return self.bad(IS_LABEL, p, 0)
         elif not self.read_class(p, stop - p, &self.codes[self.rows]):
             return NULL
@@ -939,7 +944,7 @@ cdef Py_ssize_t read_numbers(
         for column in range(numbers.shape[1]):
             p = skip_blanks(p)
             stop = end_of_token(p)
-            if not read_number_label(p, stop, False, &numbers[line, column]):
+            if not read_number_label(p, stop, False, MAX_DOUBLE, &numbers[line, column]):
                 return line
             memset(rest + (p - start), SPACE, stop - p)
             p = stop

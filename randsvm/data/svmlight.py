@@ -5,9 +5,11 @@ The only module that knows the format. It yields rows block by block and keeps n
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -28,7 +30,7 @@ from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, silent
 from randsvm.parallel import ThreadPool
 from randsvm.records import record
 
-Labels = Literal["class", "number"]
+Labels = Literal["class", "number", "coefficient"]
 
 BLOCK_SIZE = 4 << 20
 # A block holds whole lines, so this bounds the memory that a file without line ends can take.
@@ -45,6 +47,13 @@ MAX_NUMBER = 1 << 24
 PADDING = _svmlight.PADDING
 NEWLINE = PADDING[0]
 
+# What labels are -> the largest of those that are numbers. Targets round to finite float32 numbers,
+# as features do; the lines of models begin with coefficients.
+LARGEST: dict[Labels, float] = {
+    "class": 0.0,
+    "number": math.nextafter(2.0**128 - 2.0**103, 0),
+    "coefficient": sys.float_info.max,
+}
 NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
@@ -326,7 +335,7 @@ def parse_piece(
     zero_based. float64: values are float64 in any case. groups: every row has a qid, which is kept.
     """
     newlines, colons = _svmlight.count(text)
-    numbers = labels == "number"
+    numbers = labels != "class"
     codes = np.empty(0 if numbers else newlines, np.int32)
     y = np.empty(newlines if numbers else 0)
     indptr = np.empty(newlines + 1, np.int64)
@@ -335,8 +344,8 @@ def parse_piece(
     queries = np.empty(newlines, np.int64) if groups else None
     rows = _svmlight.Rows()
     rows.parse(
-        text, numbers, zero_based, unlabelled, has_row_numbers, codes, y, indptr, indices, values,
-        queries,
+        text, LARGEST[labels], zero_based, unlabelled, has_row_numbers, codes, y, indptr, indices,
+        values, queries,
     )  # fmt: skip
     indices, values = indices[: rows.entries], values[: rows.entries]
     if not float64:
@@ -414,8 +423,8 @@ def _label_problem(token: bytes, labels: Labels) -> str:
         (text.count(",") > 1, "label index:value ... with spaces between them (is it a CSV file?)"),
         ("," in text, "one label"),
         (text == UNLABELLED, "a label (unlabelled rows are for prediction only)"),
-        (NOT_FINITE.fullmatch(text), "a finite label"),
-        (NUMBER.fullmatch(text), "a label within float32 (3.4e38)"),
+        (NUMBER.fullmatch(text) and labels == "number", "a label within float32 (3.4e38)"),
+        (NOT_FINITE.fullmatch(text) or NUMBER.fullmatch(text), "a finite label"),
         (labels == "class", "a label without control characters"),
         (True, "a number as label"),
     )

@@ -447,7 +447,7 @@ class Header:
             block = svmlight.parse(
                 rest,
                 name=self.name,
-                labels="number",
+                labels="coefficient",
                 zero_based=True,
                 float64=True,
                 first_line=line,

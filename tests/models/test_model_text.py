@@ -74,6 +74,17 @@ def test_a_model_is_read_as_it_was_written(kind, written, tmp_path):
     assert (tmp_path / "again").read_bytes() == written.read_bytes()
 
 
+def test_coefficients_beyond_float32_are_read(kind, tmp_path):
+    name = "beta" if isinstance(KINDS[kind], KernelModel) else "w"
+    # Small features have large coefficients.
+    model = replace(KINDS[kind], **{name: 1e45 * getattr(KINDS[kind], name)})
+    save_model(model, tmp_path / "m")
+    found, expected = (
+        np.sort(getattr(one, name), axis=None) for one in (load_model(tmp_path / "m"), model)
+    )
+    assert np.array_equal(found, expected)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_programs_predict_the_same_or_refuse_the_file(kind, written, capfd):
     model = KINDS[kind]
