@@ -35,7 +35,8 @@ ROOM = 1.01  # bounds of errors are computed with rounding, too
 TILE = 256  # rows and vectors whose kernel values are computed at once
 KERNELS = "linear", "polynomial", "rbf", "precomputed"
 UNPACK = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
-ROW = re.compile(rb"(?:[ \t\r\v\f]*[0-9]+:[-+.0-9eE]+(?![^ \t\r\v\f]))*[ \t\r\v\f]*")
+ROW = re.compile(rb"(?:[ \t]*[0-9]+:[-+.0-9eE]+(?![^ \t]))*[ \t]*")
+NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 # [5] The tasks: the sign of coefficients (None: that of y), epsilon, t and a.
 TASKS: dict[str, Any] = {
     "svc": lambda given, W: (None, 0, 0, 0),
@@ -150,9 +151,11 @@ def keys_of(both: tuple[Rows, Rows], near: float) -> list[list[bytes]]:
 
 
 def label_value(text: str) -> Any:
-    """Return what a label stands for: 1, +1 and 1.0 are one class."""
-    is_number = any(c.isdigit() for c in text) and not text.strip("0123456789+-.eE")
-    return value if is_number and (value := Decimal(text)) == int(value) else text
+    """Return what a label stands for: 1, +1 and 1.0 are one class, and so are True and true."""
+    is_number = NUMBER.fullmatch(text) and math.isfinite(float(text))
+    if is_number and (value := Decimal(text)) == int(value):
+        return value
+    return text.lower() if text.lower() in ("true", "false") else text
 
 
 class Data:
@@ -166,14 +169,15 @@ class Data:
             while row.startswith((b"cost:", b"qid:")):
                 first, row = (*row.split(None, 1), b"")[:2]
                 weight = first[5:] if first.startswith(b"cost:") else weight
-            labels.append(label.decode("utf-8", "replace"))
+            labels.append(label.decode("utf-8", "surrogateescape"))
             weights.append(weight)
             texts.append(row)
         weights = weights if weights_path is None else lines_of(weights_path)
         require(texts and len(weights) == len(texts), BAD, "expected rows, and a weight for each")
         self.value = {text: label_value(text) for text in dict.fromkeys(labels)}
-        self.classes = {value: text for text, value in reversed(self.value.items())}
-        self.classes = dict(reversed(self.classes.items()))
+        self.classes = dict[Any, str]()
+        for text, value in self.value.items():
+            self.classes.setdefault(value, text)
         found = numbers(weights, float)
         require(found.min() >= 0, BAD, "expected weights from 0")
         kept = np.flatnonzero(found).tolist()
@@ -209,7 +213,7 @@ class Model:
         require(found and lines[:1] == [b"format 2"], BAD, f"{path}: expected a model of format 2")
         require(seal == self.seal.encode() + b"\n", REFUTED, f"the seal of {path} is wrong")
         read: Any = {"parse_float": real, "parse_int": real, "parse_constant": no_number}
-        pairs = (line.decode().partition(" ") for line in lines)
+        pairs = (line.decode("utf-8", "surrogateescape").partition(" ") for line in lines)
         self.trailer = {key: json.loads(value, **read) for key, _, value in pairs}
         self.problem: dict[str, Any] = self.trailer["problem"]
         self.is_linear = b"solver_type " in text[:100]
@@ -373,6 +377,8 @@ def machines_of(data: Data, model: Model) -> list[Any]:
         for k, (i, j) in enumerate([(k, k) for k in range(K)] if against_rest else pairs):
             rows, own, coefficients = every, np.arange(len(beta)), beta[:, k * against_rest]
             if K > 2 and not against_rest:
+                text = f"nr_sv counts {len(of_vector)} vectors, the file has {len(beta)}"
+                require(len(of_vector) == len(beta), BAD, text)
                 rows = np.flatnonzero((classes == i) | (classes == j))
                 own = np.flatnonzero((of_vector == i) | (of_vector == j))
                 coefficients = np.where(of_vector == i, beta[:, j - 1], beta[:, i])[own]
@@ -382,6 +388,8 @@ def machines_of(data: Data, model: Model) -> list[Any]:
                 rest = total / (2 * (total - totals[i])) if given.get("balanced") else 1
                 factor = np.where(y > 0, stated[i] or total / (2 * totals[i]), rest)
             found.append((rows, y, factor, own, coefficients))
+    text = f"expected {len(found)} numbers rho, found {len(model.b)}"
+    require(len(model.b) == len(found), BAD, text)
     for k, (rows, y, factor, own, coefficients) in enumerate(found):
         one = found[k] = SimpleNamespace(rows=rows, y=y, own=own, has_b=given.get("bias", True))
         sign, one.epsilon, one.t, one.a = TASKS[given["task"]](given, added(weights[rows]))
@@ -542,7 +550,8 @@ class Check:
                 diagonal = kernel.largest((np.sqrt(self.X[0].squares) + 1e-9 * model.more) ** 2)
             if self.is_precomputed:
                 diagonal, self.Z = abs(sizes), self.as_vectors(Z)
-        require(n == trailer["n"], REFUTED, f"{n} rows, the model was trained on {trailer['n']}")
+        text = f"{n} rows, the model was trained on {trailer['n']:.0f}"
+        require(n == trailer["n"], REFUTED, text)
         self.kappa2 = float(diagonal.max(initial=0)) * ROOM
         self.machines = machines_of(data, model)
         if model.problem["task"] == "one-class" and not self.is_precomputed:
@@ -657,6 +666,8 @@ def verdict(
     claims = model.trailer.get("gap") is not None and model.trailer.get("certificate") != "none"
     require(claims, UNDECIDED, "MODEL claims no gap")
     require("map" not in model.trailer, UNDECIDED, "random features are not checked")
+    text = "the model is of a table; one that is trained on an svmlight copy of the table decides"
+    require("columns" not in model.trailer, UNDECIDED, text)
     is_precomputed = model.head.get("kernel_type") == ["precomputed"]
     rows = Data(data, weights, 0 if is_precomputed else int(model.trailer["index_base"]))
     said, pairs = (

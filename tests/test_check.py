@@ -222,6 +222,38 @@ def test_files_may_be_many_and_compressed_and_weights_in_one_of_their_own(tmp_pa
     assert (status, text[:8]) == (check.REFUTED, "the rows")
 
 
+# The spellings of each of two classes.
+LABELS = {
+    "ranges": (["18-24"], ["25-34", "25-34"]),
+    "numbers": (["1", "+1", "1.0", "1e0", "01.", ".1e1"], ["-1", "-1.00"]),
+    "booleans": (["True", "TRUE", "true"], ["false", "False"]),
+    "letters of numbers": (["e5"], ["1.2.3"]),
+    "escapes": (['a"\\\u00e9'], ["\U0001f600"]),
+    "no UTF-8": (["\udcff"], ["b"]),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_are_one_class_as_in_the_training(tmp_path, name):
+    data, model, rng = tmp_path / "data", tmp_path / "model", np.random.default_rng(3)
+    y, X = labelled(rng, 60, 2)
+    labels = [rng.choice(LABELS[name][k]) for k in y]
+    data.write_bytes(text_of(labels, X).encode("utf-8", "surrogateescape"))
+    run_train("-q", data, model)
+    assert verdict(data, model)[0] == check.VERIFIED
+
+
+def test_a_model_of_a_table_is_undecided_and_what_decides_is_said(tmp_path):
+    y, X = labelled(np.random.default_rng(3), 60, 2)
+    for name, fill in ("narrow", ""), ("spaced", " "):
+        rows = [f"{a[0]},{fill}{a[1]},{'yes' if k else 'no'}" for k, a in zip(y, X, strict=True)]
+        data, model = tmp_path / f"{name}.csv", tmp_path / name
+        data.write_text("\n".join(["a,b,buys", *rows]))
+        run_train("-q", "--label-column", "buys", data, model)
+        status, text = verdict(data, model)
+        assert (status, "svmlight copy of the table" in text) == (check.UNDECIDED, True)
+
+
 @pytest.mark.parametrize("number", [120, 140])
 def test_rows_of_zeros_and_no_coefficients_are_checked(tmp_path, number):
     assert random_verdict(tmp_path, 8, number)[0] == check.VERIFIED
@@ -626,6 +658,24 @@ BAD_ROWS = {
 def test_bad_rows_end_with_65(trained, tmp_path, name):
     (tmp_path / "data").write_text("-1 1:1\n" + BAD_ROWS[name])
     assert verdict(tmp_path / "data", trained("svc").model)[0] == check.BAD
+
+
+# A line of the header of three classes, what it becomes, and the message.
+BAD_COUNTS = {
+    "nr_sv": (r"nr_sv (\d+)", "nr_sv 1", r"nr_sv counts \d+ vectors, the file has \d+"),
+    "rho": (r"rho (\S+)", "rho", "expected 3 numbers rho, found 2"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_COUNTS)
+def test_a_model_whose_counts_disagree_ends_with_65_and_a_plain_line(trained, tmp_path, name):
+    line, other, reason = BAD_COUNTS[name]
+    data, content, _ = trained("pairs")
+    model = tmp_path / "model"
+    model.write_bytes(content.read_bytes())
+    resealed(model, lambda body: re.sub(line, other, body, count=1))
+    status, text = verdict(data, model)
+    assert (status, re.fullmatch(reason, text) is not None) == (check.BAD, True), text
 
 
 def test_a_file_that_is_no_model_ends_with_65_and_a_missing_one_with_66(trained, tmp_path):
