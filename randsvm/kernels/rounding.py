@@ -131,29 +131,29 @@ def distance_of_machines(layout: Layout, total: float) -> float:
 
 
 def offset_error(
-    error: np.ndarray, y: np.ndarray, u: np.ndarray, b: float, width: float
+    error: np.ndarray, y: np.ndarray, u: np.ndarray, b: Any, width: float
 ) -> np.ndarray:
     """Return the bound of the error of y - u - b -+ width as computed, (m,) float64.
 
     error, y, u : (m,) float64; error: the bound of the error of u.
     """
-    return error + (4 + WRITTEN) * FLOAT64_UNIT * (np.abs(y) + np.abs(u) + abs(b) + abs(width))
+    return error + (4 + WRITTEN) * FLOAT64_UNIT * (np.abs(y) + np.abs(u) + np.abs(b) + abs(width))
 
 
-def addition_error(terms: int, absolute: float) -> float:
+def addition_error(terms: Any, absolute: Any) -> Any:
     """Return the bound of the error of a float64 sum of products. absolute: the sum of their sizes,
     as computed."""
     return SPARE * accumulated(terms + 3) * absolute
 
 
-def largest_offset(total: float, most: float, largest: float, primal: float) -> float:
+def largest_offset(total: float, most: float, largest: float, primal: Any) -> Any:
     """Return a bound of |b|, and of |b +- tube|, of a solution.
 
     An offset of least P is where the loss of some row begins, y - u -+ epsilon, and |u| is at most
     |w| times the root of K(x, x). |w|^2 / 2 <= P; with prescribed sums |w| follows from them.
 
     total: the prescribed sums, of their sizes; 0: there are none. most: the largest |y| + epsilon;
-    largest: a bound of K(x, x); primal: P of any machine, at most.
+    largest: a bound of K(x, x); primal: P of any machine, at most, or an array of them.
     """
-    norm = total * math.sqrt(largest) if total else math.sqrt(2 * max(primal, 0.0))
+    norm = total * math.sqrt(largest) if total else np.sqrt(2 * np.maximum(primal, 0.0))
     return SPARE * (most + norm * math.sqrt(largest))

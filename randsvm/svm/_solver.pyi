@@ -17,3 +17,17 @@ def lay_out_moves(
     K: _Singles, rows: _Rows, factor: _Doubles, group: _Doubles, shift: _Doubles, values: _Doubles
 ) -> None: ...
 def product(K: _Singles, beta: _Doubles, out: _Doubles) -> None: ...
+def train_pairs(
+    train: int,
+    destroy: int,
+    parameter: int,
+    parts: NDArray[np.int64],
+    weights: _Doubles,
+    starts: NDArray[np.uint64],
+    K: _Doubles,
+    at: _Rows,
+    counts: _Rows,
+    bounds: _Doubles,
+    beta: _Doubles,
+    u: _Doubles,
+) -> None: ...

@@ -6,7 +6,8 @@ Python's lock: LIBSVM prints a dot every few iterations, and a thread that waits
 of them can take a hundred times as long.
 """
 
-from libc.stdint cimport uintptr_t
+from libc.stdint cimport uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
 
 cdef extern from *:
     """
@@ -39,6 +40,38 @@ cdef extern from *:
             fflush(stdout);
         } else if (found != NULL)
             sscanf(found, "#iter = %d", &solver_iterations);
+    }
+
+    /* LIBSVM's functions, and svm_problem, whose rows are pointers to their nodes. */
+    typedef void *(*train_function)(const void *problem, const void *parameter);
+    typedef void (*free_function)(void **model);
+    typedef struct { int l; double *y; const void **x; } rows_and_labels;
+
+    /* Solve a problem, and set the coefficients of its rows. parts: the offsets of l, sv_coef and
+       sv_indices in svm_model, which differ between versions of LIBSVM. */
+    static void train_rows(train_function train, free_function destroy, const void *parameter,
+                           rows_and_labels problem, const long *parts, double *beta)
+    {
+        void *model = train(&problem, parameter);
+        const char *fields = (const char *) model;
+        const int count = *(const int *) (fields + parts[0]);
+        const double *coefficients = **(double ***) (fields + parts[1]);
+        const int *indices = *(int **) (fields + parts[2]);
+        for (int k = 0; k < count; k++)
+            beta[indices[k] - 1] = coefficients[k];
+        destroy(&model);
+    }
+
+    /* u = K beta of some rows of K, which has n columns. */
+    static void sums_of_rows(const double *K, long n, const int *at, long m, const double *beta,
+                             double *u)
+    {
+        for (long j = 0; j < m; j++) {
+            const double *row = K + at[j] * n;
+            if (beta[j] != 0)
+                for (long i = 0; i < m; i++)
+                    u[i] += beta[j] * row[at[i]];
+        }
     }
 
     static void interleave(const float *restrict a, const float *restrict b,
@@ -81,6 +114,16 @@ cdef extern from *:
     void read_iterations(const char *text) noexcept nogil
     void interleave(const float *a, const float *b, const int *index, double *out,
                     long n) noexcept nogil
+    ctypedef void *(*train_function)(const void *problem, const void *parameter) noexcept nogil
+    ctypedef void (*free_function)(void **model) noexcept nogil
+    ctypedef struct rows_and_labels:
+        int l
+        double *y
+        const void **x
+    void train_rows(train_function train, free_function destroy, const void *parameter,
+                    rows_and_labels problem, const long *parts, double *beta) noexcept nogil
+    void sums_of_rows(const double *K, long n, const int *at, long m, const double *beta,
+                      double *u) noexcept nogil
     ctypedef struct move:
         const float *k
         const double *shift
@@ -161,3 +204,39 @@ def product(const float[:, ::1] K, const double[::1] beta, double[::1] out):
                 rows[i] = rows[0]
                 v[i] = 0.0
             add_rows(rows, v, &out[0], columns)
+
+
+def train_pairs(
+    uintptr_t train, uintptr_t destroy, uintptr_t parameter, const long[::1] parts,
+    double[::1] weights, const uint64_t[::1] starts, const double[:, ::1] K, const int[:, ::1] at,
+    const int[:, ::1] counts, const double[:, ::1] bounds, double[:, ::1] beta, double[:, ::1] u,
+):
+    """Solve the C-SVC of each pair of classes with LIBSVM's svm_train; set beta, and u = K beta.
+
+    train, destroy: the addresses of svm_train and of the function that frees its model; parameter:
+    of an svm_parameter whose factors of C are `weights`, (2,); parts : (3,), see train_rows.
+    starts : (n,), the address of each row of kernel values; K : (n, n), these values in float64.
+    at : (pairs, m), the rows of each pair: counts[:, 0] of label 1 and counts[:, 1] of label -1.
+    bounds : (pairs, 2), of these labels; beta, u : (pairs, m), 0 before.
+    """
+    cdef long p, k, m, n = K.shape[0], most = at.shape[1]
+    cdef rows_and_labels problem
+    cdef double *y = <double *> malloc(most * sizeof(double))
+    cdef const void **x = <const void **> malloc(most * sizeof(void *))
+    if y == NULL or x == NULL:
+        free(y)
+        free(x)
+        raise MemoryError
+    problem.y, problem.x = y, x
+    with nogil:
+        for p in range(at.shape[0]):
+            m = counts[p, 0] + counts[p, 1]
+            for k in range(m):
+                y[k] = 1.0 if k < counts[p, 0] else -1.0
+                x[k] = <const void *> <uintptr_t> starts[at[p, k]]
+            weights[0], weights[1], problem.l = bounds[p, 0], bounds[p, 1], <int> m
+            train_rows(<train_function> train, <free_function> destroy, <const void *> parameter,
+                       problem, &parts[0], &beta[p, 0])
+            sums_of_rows(&K[0, 0], n, &at[p, 0], m, &beta[p, 0], &u[p, 0])
+    free(y)
+    free(x)

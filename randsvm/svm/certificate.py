@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,15 +54,15 @@ class ResidualSums(NamedTuple):
 
     residuals: as computed. rise: by how much they may rise. norm_error: |beta| times the error of
     u. u_size: |beta u|. linear_size: |y beta| + epsilon |beta|. may_rise: the number of rows whose
-    residual may rise.
+    residual may rise. Arrays have a number for each of many problems.
     """
 
-    residuals: float
-    rise: float
-    norm_error: float
-    u_size: float
-    linear_size: float
-    may_rise: float
+    residuals: Any
+    rise: Any
+    norm_error: Any
+    u_size: Any
+    linear_size: Any
+    may_rise: Any
 
     @staticmethod
     def total(shards: list[ResidualSums]) -> ResidualSums:
@@ -253,6 +253,39 @@ def change_of_solution(
     return change_of_dual(task, labels[solution.rows], beta, solution.weights, offset)
 
 
+class Bounds(NamedTuple):
+    """Bounds of the rounding of D, and of that of P - D, of one problem or arrays of many."""
+
+    dual: Any
+    residuals: Any
+
+    @staticmethod
+    def of(
+        sums: ResidualSums,
+        additions: Any,
+        terms: Any,
+        apart: Any,
+        prescribed: float = 0.0,
+        rescaling: float = 0.0,
+        undrawn: float = 0.0,
+    ) -> Bounds:
+        """Return the bounds that follow from sums over all rows, which may be arrays.
+
+        additions: see `proven`. terms: 2 (|b| + epsilon + |tube|) sum |beta|. apart: the distance
+        between the w of the model file and that of the rows. prescribed: the size of the terms of
+        b and tube with the prescribed sums. undrawn: what rows that no sample has may add.
+        """
+        residuals, rise, norm_error, u_size, linear_size, _ = sums
+        norm_error = norm_error + addition_error(additions, u_size) + undrawn / DUAL_SHARE
+        # Step 3: how much the residuals and the terms of b and tube may be above their sum.
+        most = residuals + rise + undrawn
+        rounding = addition_error(additions, most) + 8 * FLOAT64_UNIT * prescribed
+        # Coefficients, b and C are decimal numbers: each term of P changes by that part.
+        written = 2 * (WRITTEN * FLOAT64_UNIT + rescaling) * (terms + linear_size + u_size + most)
+        dual = norm_error / 2 + addition_error(additions, linear_size)
+        return Bounds(dual, most - residuals + rounding + written + apart**2 / 2)
+
+
 def proven(
     query: ResidualQuery,
     sums: ResidualSums,
@@ -270,25 +303,7 @@ def proven(
     rows. layout: of the sums u. q: of a sample, see Sharpened.
     """
     task, b, beta = query.task, query.b, solution.beta
-    residuals, rise, norm_error, u_size, linear_size, _ = sums
-    # Step 5 of docs/certificate.md: q log(1 / p), 0 without a sample. The sums have the other term.
-    undrawn = SPARE * q * LOG_FAILURE
-    norm_error += addition_error(additions, u_size) + undrawn / DUAL_SHARE
-    # Step 3: how much the residuals and the terms of b and tube may be above their computed sum.
-    largest_residuals = residuals + rise + undrawn
-    rounding = addition_error(additions, largest_residuals) + 8 * FLOAT64_UNIT * (
-        abs(b * task.coefficient_sum) + abs(task.tube * task.absolute_sum)
-    )
-    # Coefficients, b and C are decimal numbers: each term of P changes by that part.
-    terms = 2 * (abs(b) + task.epsilon + abs(task.tube)) * float(np.abs(beta).sum())
-    written = (
-        2
-        * (WRITTEN * FLOAT64_UNIT + query.rescaling)
-        * (terms + linear_size + u_size + largest_residuals)
-    )
-    # The vectors of the model file are rounded rows: P is of their w, D of that of the rows.
-    apart = 0.0 if query.primal_only else distance_of_machines(layout, float(np.abs(beta).sum()))
-    residual_error = largest_residuals - residuals + rounding + written + apart**2 / 2
+    size = float(np.abs(beta).sum())
     # Step 3: P = D + sum r_i + b (t - sum beta) + tube (a - sum |beta|). A reduced machine has no
     # D: with losses in place of r_i and beta = 0, the first term is |w|^2 / 2.
     dual_beta = np.empty(0) if query.primal_only else beta
@@ -297,16 +312,27 @@ def proven(
     sum_terms = b * missing_sum + (task.tube * missing_size if task.absolute_sum else 0.0)
     linear = task.linear(labels[solution.rows[: len(dual_beta)]], dual_beta)
     dual = solution.norm / 2 if query.primal_only else linear - solution.norm / 2
-    error = norm_error / 2 + addition_error(additions, linear_size)
+    bounds = Bounds.of(
+        sums,
+        additions,
+        terms=2 * (abs(b) + task.epsilon + abs(task.tube)) * size,
+        # The vectors of the model file are rounded rows: P is of their w, D of that of the rows.
+        apart=0.0 if query.primal_only else distance_of_machines(layout, size),
+        prescribed=abs(b * task.coefficient_sum) + abs(task.tube * task.absolute_sum),
+        rescaling=query.rescaling,
+        # Step 5 of docs/certificate.md: q log(1 / p), 0 without a sample. The sums have the other
+        # term.
+        undrawn=SPARE * q * LOG_FAILURE,
+    )
     found = replace(
         running,
-        primal=dual + residuals + sum_terms,
-        primal_error=error + residual_error,
+        primal=dual + sums.residuals + sum_terms,
+        primal_error=bounds.dual + bounds.residuals,
         sampled=q > 0,
     )
     if query.primal_only:
         return found
     # Step 4: by how much D of coefficients that miss their sums may be above the optimum.
     change = change_of_solution(task, solution, labels, layout, found.primal + found.primal_error)
-    distance = residuals + sum_terms + residual_error + change
-    return replace(found, dual=dual, dual_error=error + change, distance=distance)
+    distance = sums.residuals + sum_terms + bounds.residuals + change
+    return replace(found, dual=dual, dual_error=bounds.dual + change, distance=distance)

@@ -213,22 +213,15 @@ def _read_iterations() -> Any:
     return _bindings().PRINT_STRING_FUN(_solver.READ_ITERATIONS)
 
 
-def _solve(
+def _parameter(
     svm_type: int,
-    memory: object,
-    pointers: np.ndarray,
-    labels: np.ndarray,
+    variables: int,
     tolerance: float,
     weights: Mapping[int, float] | None = None,
     **fields: float,
-) -> TrainedSvm:
-    """Train in a daemon thread, so that a signal need not wait: ctypes releases the GIL.
-
-    pointers : (variables,) uint64, addresses of rows in `memory`; labels : (variables,) float64. If
-    this thread stops waiting, LIBSVM continues to read `memory`. weights: factors of C by the
-    label. fields: others of svm_parameter.
-    """
-    svm, variables = _bindings(), len(labels)
+) -> Any:
+    """Return an svm_parameter; see `_solve`."""
+    svm = _bindings()
     # The constructors of the bindings would change the print function of LIBSVM for all threads,
     # and loop over the rows in Python.
     parameter = svm.svm_parameter.__new__(svm.svm_parameter)
@@ -247,6 +240,38 @@ def _solve(
         parameter.nr_weight = len(weights)
         parameter.weight_label = (ctypes.c_int * len(weights))(*weights)
         parameter.weight = (ctypes.c_double * len(weights))(*weights.values())
+    return parameter
+
+
+def _prepare_thread() -> None:
+    """Prepare LIBSVM for solves in this thread."""
+    svm = _bindings()
+    # LIBSVM's loops over one kernel row are too short for OpenMP: when the other cores are busy,
+    # its spinning threads cost a factor of 10.
+    one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
+    if one_thread is not None:
+        one_thread(1)
+    # The print function is global in LIBSVM; the default prints to stdout, among the results.
+    svm.libsvm.svm_set_print_string_function(_read_iterations())
+
+
+def _solve(
+    svm_type: int,
+    memory: object,
+    pointers: np.ndarray,
+    labels: np.ndarray,
+    tolerance: float,
+    weights: Mapping[int, float] | None = None,
+    **fields: float,
+) -> TrainedSvm:
+    """Train in a daemon thread, so that a signal need not wait: ctypes releases the GIL.
+
+    pointers : (variables,) uint64, addresses of rows in `memory`; labels : (variables,) float64. If
+    this thread stops waiting, LIBSVM continues to read `memory`. weights: factors of C by the
+    label. fields: others of svm_parameter.
+    """
+    svm, variables = _bindings(), len(labels)
+    parameter = _parameter(svm_type, variables, tolerance, weights, **fields)
     labels = np.ascontiguousarray(labels, np.float64)
     problem = svm.svm_problem.__new__(svm.svm_problem)
     problem.l = variables
@@ -255,16 +280,10 @@ def _solve(
     problem.x = ctypes.cast(pointers.ctypes.data, node)
 
     def solve() -> TrainedSvm:
-        # This applies to the calling thread. LIBSVM's loops over one kernel row are too short for
-        # OpenMP: when the other cores are busy, its spinning threads cost a factor of 10.
-        one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
-        if one_thread is not None:
-            one_thread(1)
+        _prepare_thread()
         complaint = svm.libsvm.svm_check_parameter(problem, parameter)
         if complaint:
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")
-        # The print function is global in LIBSVM; the default prints to stdout, among the results.
-        svm.libsvm.svm_set_print_string_function(_read_iterations())
         _solver.begin()
         handle = svm.libsvm.svm_train(problem, parameter)
         iterations = _solver.end()
@@ -313,6 +332,42 @@ def c_svc(
     or more; 0 <= a <= bounds[label].
     """
     return _solve(C_SVC, layout, layout.starts[rows], labels, tolerance, bounds, C=1.0)
+
+
+def c_svc_of_pairs(
+    layout: PrecomputedNodes,
+    K: np.ndarray,
+    at: np.ndarray,
+    counts: np.ndarray,
+    bounds: np.ndarray,
+    tolerance: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Solve the problem of `c_svc` for each of many pairs of classes; return beta and u = K beta.
+
+    Both are (pairs, m) float64, and 0 beyond the rows of a pair. layout : the values of K as LIBSVM
+    reads them; K : (n, n) float64; at : (pairs, m) int32, the rows of each pair, those of label 1
+    first; counts : (pairs, 2) int32, the numbers of rows of both labels; bounds : (pairs, 2).
+    """
+    svm, m = _bindings(), at.shape[1]
+    parameter = _parameter(C_SVC, m, tolerance, {1: 1.0, -1: 1.0}, C=1.0)
+    weights = np.ctypeslib.as_array(parameter.weight, (2,))
+    fields = svm.svm_model.l, svm.svm_model.sv_coef, svm.svm_model.sv_indices
+    parts = np.array([field.offset for field in fields], np.int64)
+    functions = svm.libsvm.svm_train, svm.libsvm.svm_free_and_destroy_model
+    train, destroy = (ctypes.cast(one, ctypes.c_void_p).value or 0 for one in functions)
+    beta, u = np.zeros(at.shape), np.zeros(at.shape)
+
+    def solve() -> tuple[np.ndarray, np.ndarray]:
+        _prepare_thread()
+        address = ctypes.addressof(parameter)
+        _solver.begin()
+        _solver.train_pairs(
+            train, destroy, address, parts, weights, layout.starts, K, at, counts, bounds, beta, u
+        )
+        _solver.end()
+        return beta, u
+
+    return run_in_daemon_thread(solve, "solving", (layout, K))
 
 
 def one_class(

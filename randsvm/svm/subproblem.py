@@ -91,7 +91,7 @@ def svmlearn(
     diagonal = values.K.diagonal()[values.at].astype(np.float64)
     from_zero = not (beta.any() or u.any())
     bound = float(max(upper.max(), -lower.min()))
-    final_share = _final_share(problem, gap, bound, violation, float(np.ptp(y)))
+    final_share = final_solve_share(problem, gap, bound, violation, float(np.ptp(y)))
     share = final_share if is_whole else SOLVE_SHARE
     # Centred values serve all tasks, as a step changes no sum of coefficients, and round least. A
     # start from zero takes them if the rounding of the largest possible beta exceeds the violation,
@@ -144,7 +144,7 @@ def _two_sums(beta: np.ndarray, upper: np.ndarray, slack: float) -> tuple[float,
     return above + more, below + more
 
 
-def _final_share(
+def final_solve_share(
     problem: Problem, gap: float | None, bound: float, violation: float, at_zero: float
 ) -> float:
     """Return the share of the violation that the last solve of all rows has as its tolerance.

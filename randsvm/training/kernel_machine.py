@@ -18,6 +18,7 @@ from randsvm.arrays import distinct, median
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ContentError, InfeasibleError
 from randsvm.events import (
+    Iteration,
     Notice,
     Reduced,
     Trained,
@@ -70,6 +71,7 @@ from randsvm.training.rounds import (
     total_certificate,
 )
 from randsvm.training.run import FileRun, StartDetails, Trainer, words_of
+from randsvm.training.small_pairs import SmallPair, small_pairs
 from randsvm.training.subtasks import OldModel, Subtask, Subtasks, assemble, finished
 from randsvm.training.transcript import Arrays, without_rows
 from randsvm.training.transcript import write as write_transcript
@@ -274,6 +276,20 @@ class KernelTrainer(Trainer[KernelParams]):
         nonzeros = self.D.nnz / max(self.D.n, 1)
         return Algorithm(self.name, self.algorithm_params, self.job.stop, n, nonzeros, problem)
 
+    def small_pairs(self, subtasks: Subtasks) -> Iterator[SmallPair]:
+        """Yield the solutions of pairs of small classes that reach the gap; nothing if these
+        subtasks or options need rounds."""
+        stop, D, problem = self.job.stop, subtasks.D, subtasks.problem
+        gap, rows = stop.gap_before_reduction, min(MIN_JUDGED_ROWS - 1, subtasks.max_rows)
+        suits = (
+            subtasks.of_pairs
+            and (problem.task, problem.kernel) == ("svc", "rbf")
+            and (stop.reduce, stop.max_iterations, self.job.limits.certificate) == (None,) * 3
+            and D.weights() is None
+        )
+        if gap is not None and suits and rows <= self.algorithm_for(rows, problem).r:
+            yield from small_pairs(subtasks, rows, gap)
+
     def decision(self, D: Dataset, params: KernelParams, clock: Clock) -> Decision:
         """Return f of the subtasks' solutions, without a closing evaluation."""
         with closing(self.subtasks(D, params, concurrent_fits(D, self.job))) as subtasks:
@@ -362,7 +378,11 @@ class KernelTrainer(Trainer[KernelParams]):
 
         Raises TimeLimitError if the time of a subtask is over before it has a solution.
         """
+        small = {} if previous else {one.number: one for one in self.small_pairs(subtasks)}
         for number in range(len(subtasks)):
+            if number in small:
+                yield small[number].solution.SV, None
+                continue
             if subtasks.lacks_side(number):
                 yield subtasks.constant_solution(number)[0], None
                 continue
@@ -510,7 +530,9 @@ class KernelTrainingRun(FileRun[KernelParams]):
             for number in numbers:
                 self._solve(number, self.clock)
             return
-        tasks = [partial(self._solve_in_thread, number) for number in numbers]
+        self._solve_small_pairs()
+        left = [number for number in numbers if number not in self.solved]
+        tasks = [partial(self._solve_in_thread, number) for number in left]
         threads, until = self.concurrent_subtasks, self.clock.end
         for _ in completed_results(tasks, threads, "pairs", "pair", until, self._forward):
             pass
@@ -518,6 +540,37 @@ class KernelTrainingRun(FileRun[KernelParams]):
         self._take_unfinished(Stopped(StopReason.TIME_LIMIT))
         if not self.solved:
             raise TimeLimitError
+
+    def _solve_small_pairs(self) -> None:
+        """Solve the pairs of small classes at once, but for those that miss the gap."""
+        if self.start_of is not None:
+            return
+        for one in self.trainer.small_pairs(self.subtasks):
+            if self.solved and time.perf_counter() >= self.end - RESERVED_SECONDS:
+                return
+            found, SV = one.solution, one.solution.SV
+            if one.spread < MIN_SPREAD:
+                found = replace(found, poor_fit=CONSTANT_DECISION)
+            self.solved[one.number] = found
+            emit(
+                Iteration(
+                    number=0,
+                    seconds=self.clock.seconds,
+                    solve_seconds=one.solve_seconds,
+                    working_set=one.rows,
+                    support_vectors=len(SV),
+                    bounded=one.bounded,
+                    violators=found.violators or 0,
+                    changed=len(SV),
+                    scan_seconds=one.scan_seconds,
+                    gap=found.certificate.gap,
+                    bytes_moved=self.subtasks.D.executor.bytes_moved,
+                    machine=self.subtasks.name_of(one.number),
+                    primal=found.certificate.primal,
+                    dual=found.certificate.dual,
+                    inner_set=0,
+                )
+            )
 
     def _solve(self, number: int, clock: Clock) -> None:
         """Solve a subtask, if there is time for it. clock: of this thread"""

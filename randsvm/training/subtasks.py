@@ -222,14 +222,17 @@ class Subtasks:
         room = self.resources.memory // 2 // max(each, 1)
         return max(1, min(self.resources.threads, room, len(self)))
 
+    def name_of(self, number: int) -> str:
+        """Return the name of a subtask; empty if it is the only one."""
+        names = [self.labels[side] for side in self.sides[number] if side is not None]
+        return "" if len(self) == 1 else " / ".join(names)
+
     def __getitem__(self, number: int) -> Subtask:
-        D, problem = self.D, self._problem_of(number)
+        D, problem = self.D, self.problem_of(number)
         if not self.is_classification:
             return Subtask(one_class(D) if self.params.task == "one-class" else D, problem)
         first, other = self.sides[number]
-        names = [self.labels[side] for side in (first, other) if side is not None]
-        is_only = len(self) == 1
-        name = "" if is_only else " / ".join(names)
+        is_only, name = len(self) == 1, self.name_of(number)
         if not self.of_pairs:
             matrix = None if is_only or D.n > MAX_MATRIX_ROWS else self.matrix
             rest = one_versus_rest(D, first)
@@ -289,7 +292,7 @@ class Subtasks:
         weighted = self.D.summary.weighted
         return self.params.problem(weight, class_weights, cache, weighted, self.defects)
 
-    def _problem_of(self, number: int) -> Problem:
+    def problem_of(self, number: int) -> Problem:
         params, labels, sums = self.params, self.labels, self.weight_sums
         if not labels:
             return self.problem
@@ -323,7 +326,7 @@ class Subtasks:
         f is the constant b with the lowest P: P is linear in b between -1 and 1. For nu-SVC f = 0
         with rho = 0 has P = 0, and D is unknown. Only classifications are certified.
         """
-        empty, problem = self._empty, self._problem_of(number)
+        empty, problem = self._empty, self.problem_of(number)
         if problem.absolute_sum or not self.labels:
             certified = bool(self.labels) and problem.positive_semidefinite
             certificate = Certificate(0.0, -inf if certified else 0.0, certified)

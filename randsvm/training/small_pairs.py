@@ -1,0 +1,138 @@
+"""Solve the pairs of small classes of a training, many at once."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from randsvm.arrays import slices
+from randsvm.events import check
+from randsvm.models.decisions import pair_positions
+from randsvm.parameters.svm import Problem, class_weights
+from randsvm.svm.pairs import SharedValues
+from randsvm.svm.solution import KernelSolution
+from randsvm.svm.subproblem import final_solve_share
+from randsvm.training.job import Stopped, StopReason
+from randsvm.training.rounds import SubtaskSolution
+from randsvm.training.subtasks import Subtasks
+
+# Kernel values are shared by the classes of two blocks of this many rows: 100 MB for both blocks.
+# Arrays of all rows of a group of pairs have GROUP_VALUES at most, a few megabytes.
+BLOCK_ROWS, GROUP_VALUES = 1024, 2**18
+# D rises by 2 at most from one row of each class to the other: LIBSVM's violation at 0.
+VIOLATION_AT_0 = 2.0
+# A solve of few rows may be this much more exact than others, so that hardly a pair misses the gap.
+SHARE_OF_TOLERANCE = 0.1
+
+
+class SmallPair(NamedTuple):
+    """The solution of a pair.
+
+    number: of the subtask; rows: their number; bounded: the number of coefficients at their bound;
+    spread: the largest less the smallest u;
+    solve_seconds, scan_seconds: its shares of the time of all pairs
+    """
+
+    number: int
+    solution: SubtaskSolution
+    rows: int
+    bounded: int
+    spread: float
+    solve_seconds: float
+    scan_seconds: float
+
+
+def small_pairs(subtasks: Subtasks, max_rows: int, gap: float) -> Iterator[SmallPair]:
+    """Yield the solution of each pair of classes, of `max_rows` // 2 rows at most, that reaches the
+    gap; pairs that miss it need rounds."""
+    D, K, most = subtasks.D, len(subtasks.labels), max_rows // 2
+    if sum(count <= most for count in subtasks.counts) < 2:
+        return
+    y = D.labels().astype(np.int64)
+    counts = np.bincount(y, minlength=K)
+    rows = np.split(np.argsort(y, kind="stable"), np.cumsum(counts)[:-1])
+    small = np.flatnonzero((counts > 0) & (counts <= most))
+    number = pair_positions(K)
+    block_of = np.cumsum(counts[small]) // BLOCK_ROWS
+    blocks = [small[block_of == block] for block in np.unique(block_of)]
+    for a, b in itertools.combinations_with_replacement(blocks, 2):
+        i, j = (side.ravel() for side in np.meshgrid(a, b, indexing="ij"))
+        i, j = i[i < j], j[i < j]
+        classes = np.unique(np.concatenate([a, b]))
+        values = SharedValues(D, np.concatenate([rows[k] for k in classes]), subtasks.problem)
+        starts = np.zeros(K, np.int64)
+        starts[classes] = np.cumsum(counts[classes]) - counts[classes]
+        sizes = counts[i] + counts[j]
+        # Pairs of similar sizes leave less room in arrays.
+        order = np.argsort(sizes, kind="stable")
+        for part in slices(len(order), max(1, GROUP_VALUES // max_rows)):
+            pairs = order[part]
+            sides = np.column_stack([i[pairs], j[pairs]])
+            numbers = number[i[pairs], j[pairs]]
+            yield from _solved(subtasks, values, numbers, sides, starts[sides], counts[sides], gap)
+            check()
+
+
+def _solved(
+    subtasks: Subtasks,
+    values: SharedValues,
+    numbers: np.ndarray,
+    sides: np.ndarray,
+    starts: np.ndarray,
+    counts: np.ndarray,
+    gap: float,
+) -> Iterator[SmallPair]:
+    """Yield the solutions of some pairs that reach the gap.
+
+    numbers : (pairs,); sides, starts, counts : (pairs, 2), the classes of each pair, where their
+    rows begin among the shared values, and the numbers of these
+    """
+    began, params, problem = time.perf_counter(), subtasks.params, subtasks.problem
+    sizes = counts.sum(axis=1)
+    place, (first, other_first) = np.arange(sizes.max()), starts.T[:, :, None]
+    count = counts[:, :1]
+    at = np.where(place < count, first + place, other_first + place - count)
+    is_row = place < sizes[:, None]
+    at = np.where(is_row, at, 0)
+    weights = class_weights(params.weights, subtasks.labels, subtasks.weight_sums)
+    bounds = params.cost * np.array(weights)[sides]
+    largest = float(bounds.max())
+    share = final_solve_share(problem, None, largest, VIOLATION_AT_0, VIOLATION_AT_0)
+    tolerance = SHARE_OF_TOLERANCE * share * VIOLATION_AT_0
+    solved = values.solve(at, counts, bounds, tolerance, problem.tolerance)
+    u, stopped = solved.u, Stopped(StopReason.GAP_REACHED, (gap,))
+    spreads = np.where(is_row, u, -np.inf).max(axis=1) - np.where(is_row, u, np.inf).min(axis=1)
+    # The support vectors of each pair come first, by their row numbers in D.
+    rows = np.where(solved.beta != 0, values.rows[at], np.iinfo(np.int64).max)
+    order = np.argsort(rows, axis=1)
+    rows, beta = (np.take_along_axis(each, order, axis=1) for each in (rows, solved.beta))
+    vectors = np.count_nonzero(beta, axis=1).tolist()
+    C = np.where(place < count, bounds[:, :1], bounds[:, 1:])
+    bounded = np.count_nonzero(np.abs(solved.beta) >= C, axis=1)
+    problems: dict[tuple[float, float], Problem] = {}
+    solve_seconds = solved.seconds / len(at)
+    scan_seconds = (time.perf_counter() - began) / len(at) - solve_seconds
+    for k, number in enumerate(numbers.tolist()):
+        certificate = solved.certificate(k)
+        if not certificate.gap <= gap:
+            continue
+        of_sides = bounds[k, 0], bounds[k, 1]
+        if of_sides not in problems:
+            problems[of_sides] = subtasks.problem_of(number)
+        m = vectors[k]
+        SV = KernelSolution(
+            rows[k, :m],
+            beta[k, :m],
+            float(solved.b[k]),
+            problems[of_sides],
+            norm=float(solved.norm[k]),
+        )
+        found = SubtaskSolution(SV, certificate, int(solved.violators[k]), True, stopped)
+        yield SmallPair(
+            number, found, int(sizes[k]), int(bounded[k]), float(spreads[k]), solve_seconds,
+            scan_seconds,
+        )  # fmt: skip
