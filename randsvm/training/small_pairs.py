@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -20,9 +21,10 @@ from randsvm.training.job import Stopped, StopReason
 from randsvm.training.rounds import SubtaskSolution
 from randsvm.training.subtasks import Subtasks
 
-# Kernel values are shared by the classes of two blocks of this many rows: 100 MB for both blocks.
+# Kernel values are shared by the classes of two blocks of rows. Each takes 12 bytes, and as much
+# again while it is computed; blocks have BLOCK_ROWS rows where these are an eighth of the memory.
 # Arrays of all rows of a group of pairs have GROUP_VALUES at most, a few megabytes.
-BLOCK_ROWS, GROUP_VALUES = 1024, 2**18
+BLOCK_ROWS, VALUE_BYTES, GROUP_VALUES = 1024, 24, 2**18
 # D rises by 2 at most from one row of each class to the other: LIBSVM's violation at 0.
 VIOLATION_AT_0 = 2.0
 # A solve of few rows may be this much more exact than others, so that hardly a pair misses the gap.
@@ -57,7 +59,8 @@ def small_pairs(subtasks: Subtasks, max_rows: int, gap: float) -> Iterator[Small
     rows = np.split(np.argsort(y, kind="stable"), np.cumsum(counts)[:-1])
     small = np.flatnonzero((counts > 0) & (counts <= most))
     number = pair_positions(K)
-    block_of = np.cumsum(counts[small]) // BLOCK_ROWS
+    room = math.isqrt(subtasks.resources.memory // (8 * VALUE_BYTES)) // 2
+    block_of = np.cumsum(counts[small]) // min(BLOCK_ROWS, room)
     blocks = [small[block_of == block] for block in np.unique(block_of)]
     for a, b in itertools.combinations_with_replacement(blocks, 2):
         i, j = (side.ravel() for side in np.meshgrid(a, b, indexing="ij"))
