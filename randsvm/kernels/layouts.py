@@ -587,6 +587,9 @@ class Cells(Dense):
 # Sums are in float32 only if FLOAT32_UNIT times Kernel.magnitude, the rounding error of the largest
 # number, is below FLOAT32_LIMIT.
 FLOAT32_LIMIT = 1e-5
+# Beyond these sizes of gamma and of kernel values products may leave the range of float32: rows of
+# 1e20 with a gamma of 1e-41 have usual values of rbf.
+FLOAT32_RANGE = 1e-30, 1e30
 
 
 def choose_layout(
@@ -615,9 +618,12 @@ def choose_layout(
         layout.sizes = sizes(layout)
         norm = layout.sizes.norm
         if layout.dtype is np.float32:
-            return kernel.magnitude(norm) * FLOAT32_UNIT < FLOAT32_LIMIT
+            size = kernel.magnitude(norm)
+            return size * FLOAT32_UNIT < FLOAT32_LIMIT and (is_rbf or size >= least)
         return kernel.has_exact_products(norm)
 
+    least, most = FLOAT32_RANGE
+    dtype = dtype if least <= kernel.scale <= most else np.float64
     d, is_rbf, is_single = size[1], kernel.name == "rbf", dtype is np.float32
     few_nonzeros = is_rbf and reads_nonzeros and has_few_nonzeros(*size)
     layout: Layout

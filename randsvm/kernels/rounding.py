@@ -38,6 +38,8 @@ WRITTEN = 8
 EXP_ERROR = 8
 # Values of exp that count as 0, or whose products with coefficients vanish, are smaller than this.
 EXP_LOST = {FLOAT32_UNIT: 1e-20, FLOAT64_UNIT: 1e-280}
+# The smallest number above 0: a number that underflows errs by at most half of it.
+SMALLEST = {FLOAT32_UNIT: 2.0**-149, FLOAT64_UNIT: 2.0**-1074}
 # The bounds themselves are computed with rounding, from sums S that are computed with rounding.
 SPARE = 1.01
 
@@ -56,16 +58,19 @@ def grown(error: Any) -> Any:
 class SumError(NamedTuple):
     """The error of u is at most relative S + uniform B + other; see the module.
 
-    relative, uniform: may be arrays, of rows. other: the error of a sum that u began with
+    They may be arrays, of rows. other: the error of a sum that u began with, and what underflows
     """
 
     relative: Any
     uniform: Any
-    other: float = 0.0
+    other: Any = 0.0
 
     def of(self, size: Any, total: Any) -> Any:
         """Return the bound of one row or of several. size: S; total: B."""
-        return self.relative * size + self.uniform * total + self.other
+        with np.errstate(invalid="ignore"):
+            bound = self.relative * size + self.uniform * total + self.other
+        # An infinite part of nothing has no bound.
+        return np.where(np.isnan(bound), math.inf, bound)[()]
 
 
 def sum_error(
@@ -97,6 +102,8 @@ def sum_error(
     unit = FLOAT32_UNIT if layout.dtype is np.float32 else FLOAT64_UNIT
     adding = accumulated(layout.additions(centres, sums) + 3, unit) + later
     adding += accumulated(centres // BLOCK_CENTRES + 2 + WRITTEN)
+    # A coefficient, and its product with a kernel value, may underflow.
+    vanished = 4 * centres * SMALLEST[unit]
     # A product goes through its own rounding, that of both factors, of scale, and `terms` + 2
     # additions; float64 norms through as many of their own, and those of features and gamma. If
     # products are added one after another, and norms after them, no partial sum of products is
@@ -113,11 +120,12 @@ def sum_error(
             # |e^-a(1+t) - e^-a| <= |t| a e^-a / (1 - |t|) <= |t| / e / (1 - |t|)
             lost += SPARE * (accumulated(differences + 6, unit) + 2 * FLOAT64_UNIT) / math.e
         relative = grown(exponent * products) + EXP_ERROR * unit * SPARE + adding
-        return SumError(SPARE * relative, SPARE * lost, other)
+        return SumError(SPARE * relative, SPARE * lost, other + vanished)
     products += of_rows
     largest = kernel.magnitude(norm)
     # (g <x, z> + r)^d: d factors, each at most g |x| |z| + |r|, and fewer than d products of them.
     factors = kernel.degree * (products + unit) if kernel.name == "poly" else math.inf
+    other += vanished * np.maximum(1.0, largest)
     return SumError(0.0, SPARE * (grown(factors) + adding) * largest, other)
 
 

@@ -19,6 +19,7 @@ from kernel_sums import (
     Kernel,
     Nonzeros,
     SparseBlocks,
+    choose_layout,
     dense_rbf,
     gram,
     sparse_rbf,
@@ -294,3 +295,45 @@ def test_the_bound_of_a_row_is_that_of_its_own_size(kind, rows):
     error = own.of(truth @ np.abs(beta), np.abs(beta).sum())
     assert (np.abs(Expansion(layout, rows, beta).values(rows) - truth @ beta) <= error).all()
     assert (own.relative <= sum_error(layout, layout.sizes, 40).relative * (1 + 1e-9)).all()
+
+
+# Beyond the range of float32, and beyond that of its squares.
+UNITS = [1e-45, 1e-40, 1e-36, 1e-20, 1.0, 1e20, 1e38]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("profits", [None, lambda cells: True], ids=["dense", "cells"])
+@pytest.mark.parametrize("measures", [True, False], ids=["training", "prediction"])
+def test_rbf_does_not_depend_on_the_unit_of_the_features(unit, profits, measures):
+    """With a gamma to match, features in any unit have the same values."""
+    rng = np.random.default_rng(0)
+    X, beta, gamma = rng.random((600, 3)) + 0.5, rng.normal(size=200), 0.5
+    u = np.exp(-gamma * np.square(X[:, None] - X[:200]).sum(axis=2)) @ beta
+    rows = csr(X * unit)
+    layout = choose_layout(
+        Kernel("rbf", gamma / unit**2), (*rows.shape, rows.nnz), np.float32, sample=rows,
+        sizes=(lambda layout: layout.sizes_of(rows)) if measures else None, profits=profits,
+    )  # fmt: skip
+    layout.sizes = layout.sizes_of(rows)
+    bound = sum_error(layout, layout.sizes, len(beta)).of(*[np.abs(beta).sum()] * 2)
+    found = Expansion(layout, rows[: len(beta)], beta).values(rows)
+    assert np.abs(found - u).max() <= bound < 0.1
+
+
+@pytest.mark.parametrize("size", [1e-44, 1e-42, 1e-30])
+@pytest.mark.parametrize("kind", [Blocks, Dense, Nonzeros, SparseBlocks])
+def test_the_bound_of_sums_holds_for_coefficients_below_the_range_of_float32(kind, size):
+    rng = np.random.default_rng(0)
+    X, beta, layout = rng.random((60, 3)), rng.normal(size=40), kind(Kernel("rbf", 9.0), np.float32)
+    u = np.exp(-9.0 * np.square(X[:, None] - X[:40]).sum(axis=2)) @ beta * size
+    layout.sizes = layout.sizes_of(csr(X))
+    bound = sum_error(layout, layout.sizes, len(beta)).of(*[size * np.abs(beta).sum()] * 2)
+    found = Expansion(layout, csr(X[:40]), beta * size).values(csr(X))
+    assert np.abs(found - u).max() <= bound
+
+
+def test_an_unknown_error_of_values_is_unknown_where_all_values_are_0():
+    """60,000 products in float32 have no bound, whatever their sum S is."""
+    sizes = Dense.sizes._replace(norm=100.0, terms=60_000, length=10.0)
+    bound = sum_error(Blocks(Kernel("rbf", 1.0), np.float32), sizes, 10)
+    assert bound.of(0.0, 1.0) == math.inf

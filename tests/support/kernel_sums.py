@@ -30,6 +30,7 @@ from randsvm.kernels.layouts import (
     Layout,
     Nonzeros,
     SparseBlocks,
+    choose_layout,
     usual_values,
 )
 from randsvm.kernels.random_features import RandomMap
