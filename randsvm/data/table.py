@@ -47,6 +47,7 @@ from randsvm.data.columns import (
 )
 from randsvm.data.svmlight import (
     BLOCK_SIZE,
+    NEWLINE,
     PADDING,
     UNLABELLED,
     Labels,
@@ -99,12 +100,12 @@ DICTIONARY_BYTES = 1 << 25
 IS_NUMBER = rf"\A(?:{NUMBER.pattern})\z"
 # Values that show whether a column is likely to hold numbers.
 FIRST_VALUES = 2
-# Bytes of the beginning of a text, and its records, that show its delimiter and its decimals.
-HEAD, FIRST_RECORDS = 1 << 16, 20
+# Records of the beginning of a text that show its delimiter.
+FIRST_RECORDS = 20
 # A comma comes last, as it may also be in numbers.
 TAB, LIKELY_DELIMITERS = "\t", "\t;|,"
-# A number with a point as a field between semicolons.
-POINT = re.compile(rb'(?:^|[;\r\n])[ \t"]*[+-]?[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?[ \t"]*[;\r\n]')
+# Between these, numbers may have decimal commas.
+DECIMAL_COMMA = ";"
 # The name that pandas gives to a column without one begins so.
 UNNAMED = "Unnamed: "
 # Characters around a value that are not part of it.
@@ -177,7 +178,8 @@ class _Batch:
 
     rows : their number; arrays : columns by their positions, see `_plain`; names : of all columns;
     faults : for each column the first row that is refused, if there is one
-    decimal_comma : whether numbers have commas in place of points
+    decimal_comma : whether numbers may have commas in place of points
+    marks : the first row and the column of a number with a point, and with a comma, if they may
     """
 
     rows: int
@@ -185,6 +187,7 @@ class _Batch:
     names: Sequence[str]
     faults: list[_Fault] = field(default_factory=list)
     decimal_comma: bool = False
+    marks: list[tuple[int, int, str]] = field(default_factory=list)
 
     def refuse(self, place: int, bad: np.ndarray, expected: str, hint: str = "") -> None:
         """Refuse the first of the rows that are bad, (m,) bool, in a column."""
@@ -223,10 +226,16 @@ class _Batch:
         return self.arrays[place]
 
     def _with_points(self, array: Any) -> Any:
-        """Return texts in which numbers have points; those with points are no numbers then."""
-        if not self.decimal_comma:
-            return array
-        return compute.replace_substring(compute.replace_substring(array, ".", ";"), ",", ".")
+        """Return texts in which numbers have points."""
+        return compute.replace_substring(array, ",", ".") if self.decimal_comma else array
+
+    def _mark(self, places: Sequence[int], texts: Any, are_numbers: np.ndarray) -> None:
+        """Note where columns have a point, and where a comma. are_numbers : (columns, m) bool"""
+        for mark in ".,":
+            has = _numpy(compute.match_substring(texts, mark), NO_CODE) == 1
+            marked = has.reshape(len(places), -1) & are_numbers
+            for at in np.flatnonzero(marked.any(axis=1)).tolist():
+                self.marks.append((int(marked[at].argmax()), places[at], mark))
 
     def numbers(self, places: Sequence[int], missing: Sequence[str] = ()) -> np.ndarray:
         """Return columns as numbers, (columns, m) float64; nan : missing, or another text.
@@ -234,32 +243,40 @@ class _Batch:
         Numbers outside the range of float32 are refused. missing : see TableOptions
         """
         values = np.empty((len(places), self.rows))
-        groups: dict[Any, dict[int, Any]] = {}
+        groups: dict[Any, list[int]] = {}
+        texts: list[tuple[list[int], Any]] = []
         for at, place in enumerate(places):
             array = self.arrays[place]
             is_number = not types.is_dictionary(array.type)
             if types.is_string(array.type):
-                array = self._with_points(array)
                 # pyarrow makes a message for each text that is no number, which takes long.
-                first = filter(None, array[:FIRST_VALUES].to_pylist())
+                first = filter(None, self._with_points(array[:FIRST_VALUES]).to_pylist())
                 is_number = NUMBER.fullmatch(next(first, "")) is not None
             if is_number:
-                groups.setdefault(array.type, {})[at] = array
+                groups.setdefault(array.type, []).append(at)
                 continue
             array = self._encoded(place)
             numbers = np.append(_numbers(self._with_points(array.dictionary)), np.nan)
             values[at] = numbers[_numpy(array.indices, NO_CODE)]
+            if self.decimal_comma and not np.isnan(numbers).all():
+                texts.append(([at], array.dictionary_decode()))
         # Each call of pyarrow takes longer than the numbers of a short column.
-        for members in groups.values():
-            arrays, found = list(members.values()), None
+        for kind, members in groups.items():
+            joined, found = pyarrow.concat_arrays([self.arrays[places[at]] for at in members]), None
+            is_text = types.is_string(kind)
+            plain = self._with_points(joined) if is_text else joined
             with suppress(pyarrow.ArrowInvalid):
-                found = _numpy(pyarrow.concat_arrays(arrays)).reshape(len(members), -1)
+                found = _numpy(plain)
             # pyarrow reads inf, too, a text that may stand for a missing number.
-            if found is None or (types.is_string(arrays[0].type) and np.isinf(found).any()):
-                found = np.array(list(map(_numbers, arrays)))
-            values[list(members)] = found
+            if found is None or (is_text and np.isinf(found).any()):
+                found = _numbers(plain)
+            values[members] = found.reshape(len(members), -1)
+            if is_text and self.decimal_comma:
+                texts.append((members, joined))
         if missing:
             values[np.isin(values, _floats(missing))] = np.nan
+        for members, own in texts:
+            self._mark([places[at] for at in members], own, ~np.isnan(values[members]))
         with np.errstate(over="ignore"):
             bad = np.isinf(values.astype(np.float32))
         for at in np.flatnonzero(bad.any(axis=1)).tolist():
@@ -267,7 +284,7 @@ class _Batch:
         return values
 
 
-def _is_missing(text: str, missing: Sequence[str]) -> bool:
+def _is_missing(text: str, missing: Collection[str]) -> bool:
     """Return whether a text stands for a missing number, as MISSING_WORDS do in any case."""
     if text.lower() in MISSING_WORDS or text in missing:
         return True
@@ -276,8 +293,14 @@ def _is_missing(text: str, missing: Sequence[str]) -> bool:
     return NUMBER.fullmatch(text) is not None and float(text) in _floats(missing)
 
 
-def _floats(texts: Sequence[str]) -> list[float]:
+def _floats(texts: Iterable[str]) -> list[float]:
     return [float(text) for text in texts if NUMBER.fullmatch(text)]
+
+
+def _in_table(missing: Sequence[str], table: _Table) -> tuple[str, ...]:
+    """Return the texts that stand for a missing number, and those that have points there."""
+    points = [text.replace(",", ".") for text in missing if table.delimiter == DECIMAL_COMMA]
+    return (*missing, *points)
 
 
 # ---- files and frames as batches --------------------------------------------------------------
@@ -291,7 +314,7 @@ class _Table:
     first row; batches : yields a function for each batch that decodes the columns at some
     positions, in ascending order; hint : the advice for a header that names no such column;
     of_pandas : names of the columns of an index, as the metadata of pandas has them; delimiter : of
-    the fields of a text
+    the fields of a text; is_other_likely : whether another one seems to divide them
     """
 
     name: str
@@ -302,6 +325,7 @@ class _Table:
     hint: str = ""
     of_pandas: Sequence[str] = ()
     delimiter: str = ""
+    is_other_likely: bool = False
 
     @property
     def index(self) -> list[int]:
@@ -360,12 +384,19 @@ class _Table:
             return batch, work(batch)
 
         row, decoders = self.first_row, self.batches(sorted(set(places)))
+        marks: dict[int, str] = {}
         with (
             ThreadPool(threads) as pool,
             closing(pool.map_in_order(done, decoders, threads)) as results,
         ):
             for batch, result in results:
                 yield row, result
+                for at, place, mark in sorted(batch.marks):
+                    # A comma could separate thousands in a column with decimal points.
+                    if marks.setdefault(place, mark) != mark:
+                        expected = {".": "commas", ",": "points"}[mark]
+                        rows = np.arange(batch.rows) == at
+                        batch.refuse(place, rows, f"decimal {expected} as before")
                 if batch.faults:
                     at, place, problem = min(batch.faults)
                     raise DataError(self.name, row + at, place + 1, problem)
@@ -553,20 +584,25 @@ def _delimited(
 
     def ends(text: np.ndarray, size: int) -> int:
         nonlocal delimiter
-        if delimiter == AUTO:
+        if delimiter == AUTO and (text[:size] == NEWLINE).sum() > 1:
             delimiter = _likely_delimiter(text[:size], DELIMITERS[format_])
-        return end_of_records(text, size, ord(delimiter))
+        return 0 if delimiter == AUTO else end_of_records(text, size, ord(delimiter))
 
     texts = pieces(stream, path, lambda: size, LONGEST_ROW, watch, end_of_records=ends)
     with _long_rows(name):
         first = next(texts)
     if len(first) <= len(PADDING):
         raise DataError(name, 1, 1, "expected a row, found an empty file")
+    if delimiter == AUTO:
+        delimiter = _likely_delimiter(first, DELIMITERS[format_])
     other_format = format_hint(path, format_)
     fields, row = _first_record(first, delimiter, name, other_format)
     size = min(max(size, WIDE_ROWS * len(",".join(fields))), block_size)
     names = fields if header else [str(i + 1) for i in range(len(fields))]
-    decimal_comma = delimiter == ";" and not POINT.search(first[:HEAD].tobytes())
+    other = _likely_delimiter(first[: -len(PADDING)], delimiter)
+    hint = "--no-header if the first line is a row" * header
+    if other != delimiter:
+        hint = f"{_option(other)} if it divides the fields"
 
     def batches(places: Sequence[int]) -> Iterator[Callable[[], _Batch]]:
         own_names = list(map(str, range(len(names))))
@@ -577,7 +613,7 @@ def _delimited(
             names=names,
             places=places,
             delimiter=delimiter,
-            decimal_comma=decimal_comma,
+            hint=f" ({hint})" * (other != delimiter),
             named=pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=LONGEST_ROW + block_size, column_names=own_names
             ),
@@ -596,23 +632,31 @@ def _delimited(
                 skipped = 0
 
     kinds = [pyarrow.string()] * len(names)
-    hint = "--no-header if the first line is a row" * header
-    other = _likely_delimiter(first[: -len(PADDING)], delimiter)
-    if len(fields) == 1 and other != delimiter:
-        hint = f"--delimiter {'tab' if other == TAB else repr(other)} if it divides the fields"
-    first_row = row + int(header)
-    return _Table(name, names, kinds, batches, first_row, hint, delimiter=delimiter)
+    return _Table(
+        name,
+        names,
+        kinds,
+        batches,
+        row + int(header),
+        hint,
+        delimiter=delimiter,
+        is_other_likely=other != delimiter,
+    )
+
+
+def _option(delimiter: str) -> str:
+    return f"--delimiter {'tab' if delimiter == TAB else repr(delimiter)}"
 
 
 def _likely_delimiter(text: np.ndarray, default: str) -> str:
     """Return the delimiter that divides the first records into as many fields each, if one does."""
-    head = files.decoded(text[:HEAD].tobytes())
+    head = files.decoded(text.tobytes())
     for delimiter in LIKELY_DELIMITERS:
         with suppress(csv.Error):
             records = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter)
             widths = [len(one) for one in islice(filter(None, records), FIRST_RECORDS)]
             # The last record may be cut.
-            whole = widths[:-1] if len(text) > HEAD and len(widths) < FIRST_RECORDS else widths
+            whole = widths[:-1] or widths
             if whole and min(whole) == max(whole) > 1:
                 return delimiter
     return default
@@ -648,7 +692,7 @@ def _parsed(
     names: Sequence[str],
     places: Sequence[int],
     delimiter: str,
-    decimal_comma: bool,
+    hint: str,
     named: Any,
     strings: Any,
 ) -> _Batch:
@@ -656,7 +700,7 @@ def _parsed(
     faults: list[_Fault] = []
 
     def refuse(row: Any) -> str:
-        problem = f"expected {row.expected_columns} fields, found {row.actual_columns}"
+        problem = f"expected {row.expected_columns} fields, found {row.actual_columns}{hint}"
         faults.append((row.number - 1 - skipped, 0, problem))
         return "skip"
 
@@ -680,7 +724,7 @@ def _parsed(
         faults.append((0, len(names) - 1, problem))
     batches = found.to_batches()
     arrays = dict(zip(places, batches[0].columns, strict=True)) if batches else no_rows
-    return _Batch(found.num_rows, arrays, names, faults, decimal_comma)
+    return _Batch(found.num_rows, arrays, names, faults, decimal_comma=delimiter == DECIMAL_COMMA)
 
 
 # ---- the columns of a training ----------------------------------------------------------------
@@ -736,7 +780,7 @@ class _Learnt:
             )
             raise _error(self.texts[first], problem, "--ignore-columns leaves it out")
 
-    def column(self, fill: bool, missing: Sequence[str], file: str) -> Column:
+    def column(self, fill: bool, missing: Collection[str], file: str) -> Column:
         """Return the column. Raises DataError if it has no content, or numbers and texts."""
         texts = sorted(set(map(folded, self.texts)), key=files.encoded)
         words = [text for text in self.texts if not _is_missing(text, missing)]
@@ -779,6 +823,7 @@ def learn(
     is refused unless the column is named as categorical. paths: with the listeners of their events
     """
     missing = tuple(text.strip(BLANKS) for text in fields_of(options.missing))
+    every_missing = set(missing)
     learnt: dict[str, _Learnt] = {}
     labels, left_out, of_index, rows, first = list[int](), list[int](), list[str](), 0, None
     for path, watch in paths:
@@ -801,11 +846,16 @@ def learn(
                     if at not in left_out:
                         learnt[name] = _Learnt(name, at in coded)
                 if not learnt:
-                    raise table.refused("expected a column of features")
+                    raise table.refused("expected a column of features", table.hint)
+                if table.is_other_likely and len(table.names) == 1 and not options.delimiter:
+                    kept = f"{_option(table.delimiter)} reads one"
+                    raise table.refused("expected several columns, found one", table.hint, kept)
             if other := learnt.keys() ^ (set(table.names) - {table.names[at] for at in own}):
                 found = f"found {quoted(min(other))} in one file only"
                 raise table.refused(f"expected the columns of {first.name}, {found}")
-            rows += _learn_file(table, list(learnt.values()), missing, options.fill, threads)
+            own_missing = _in_table(missing, table)
+            every_missing.update(own_missing)
+            rows += _learn_file(table, list(learnt.values()), own_missing, options.fill, threads)
     assert first is not None
     if not rows:
         problem = "expected rows after the names of the columns, found none"
@@ -815,7 +865,9 @@ def learn(
         header=options.header,
         label=table.names[labels[0]] if labels else None,
         fill=options.fill,
-        columns=tuple(one.column(options.fill, missing, first.name) for one in learnt.values()),
+        columns=tuple(
+            one.column(options.fill, every_missing, first.name) for one in learnt.values()
+        ),
         others=tuple((at, first.names[at]) for at in left_out if options.header),
         missing=missing,
         index=tuple(of_index),
@@ -896,7 +948,7 @@ class _Rows:
         keep: Sequence[str],
     ) -> None:
         self.labels, self.unlabelled, self.float64 = labels, unlabelled, float64
-        self.columns, self.missing = columns.columns, columns.missing
+        self.columns, self.missing = columns.columns, _in_table(columns.missing, table)
         self.fill, self.delimiter = columns.fill, columns.separator
         self.starts = [start for _, start in columns.with_starts(zero_based)]
         names = [column.name for column in columns.columns]
@@ -1050,7 +1102,7 @@ def read_blocks(
             if len(table.names) not in layouts:
                 widths = " or ".join(f"{width} ({words})" for width, (_, words) in layouts.items())
                 where = f"in a file without a header, found {len(table.names)}"
-                raise table.refused(f"expected {widths} fields {where}")
+                raise table.refused(f"expected {widths} fields {where}", table.hint)
             table.names[:] = layouts[len(table.names)][0]
         rows = _Rows(
             table,

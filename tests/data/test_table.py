@@ -695,17 +695,84 @@ def test_files_of_several_delimiters_are_one_table_with_auto(tmp_path):
     assert both.model.columns.columns == whole.model.columns.columns
 
 
-def test_points_and_decimal_commas_of_one_file_are_not_mixed(tmp_path):
-    """A comma could separate thousands in a file with decimal points."""
-    path = tmp_path / "t.csv"
+def test_points_and_decimal_commas_of_one_column_are_not_mixed(tmp_path):
+    """A comma could separate thousands in a column with decimal points."""
+    path, as_before = tmp_path / "t.csv", "as before in column 'a', found"
     path.write_text("a;b;y\n1.5;2;p\n2,5;3;q\n")
-    assert_refused(r"3:1: expected a number in column 'a', .* found '2,5'", path, delimiter=";")
-    path.write_text("a;b;y\n" + "1,5;2;p\n" * 20_000 + "2.5;3;q\n")
-    assert_refused(r"20002:1: expected a number in column 'a', .* '2.5'", path, delimiter="auto")
+    assert_refused(rf"3:1: expected decimal points {as_before} '2,5'", path, delimiter=";")
+    path.write_text("a;b;y\n" + "1,5;2;p\n" * 100_000 + "2.5;3;q\n")
+    assert_refused(rf"100002:1: expected decimal commas {as_before} '2.5'", path, delimiter="auto")
+    path.write_text("a;y\n1,5;p\n1.234,5;q\n")
+    assert_refused("3:1: expected a number in column 'a', .* '1.234,5'", path, delimiter=";")
     path.write_text("a;y\n1,5;p\n-999,0;q\n,5e1;q\n+2;p\n;p\n")
     with open_table(path, delimiter=";", missing="-999", fill=True) as D:
         mean = (1.5 + 5 + 2) / 3
         assert matrix(D, 1)[:, 0] == pytest.approx([1.5, mean, 5, 2, mean])
+
+
+def test_a_column_of_decimal_commas_may_be_beside_one_of_points(tmp_path):
+    """The first field with a point may come late, and be a time."""
+    rows, path = 100_000, tmp_path / "t.csv"
+    lines = [f"{i % 7};{i % 5},5;{i % 24}.30;{i % 9}.;{'pq'[i % 2]}" for i in range(rows)]
+    path.write_text("\n".join(["a;b;time;c;y", *lines, "2.5;1;1;1;p", ""]))
+    at = np.arange(rows)
+    expected = np.column_stack([at % 7, at % 5 + 0.5, at % 24 + 0.3, at % 9])
+    with open_table(path, delimiter=";") as D:
+        assert matrix(D, 4) == pytest.approx(np.vstack([expected, [2.5, 1, 1, 1]]))
+
+
+def test_a_number_that_stands_for_a_missing_one_may_have_a_decimal_comma(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a;y\n1,5;p\n-9,50;q\n2;p\n")
+    for missing in ("-9.5", '"-9,5"'):
+        with open_table(path, delimiter=";", missing=missing, fill=True) as D:
+            assert matrix(D, 1)[:, 0] == pytest.approx([1.5, 1.75, 2])
+
+
+@pytest.mark.parametrize("columns", [40, 400])
+def test_auto_reads_a_first_line_of_any_length(tmp_path, columns):
+    path = tmp_path / "t.csv"
+    header = ";".join([*(f"{j}_{'x' * 2000}" for j in range(columns)), "y"])
+    row = ";".join(["1,5"] * columns)
+    path.write_text(f"{header}\n{row};p\n{row};q\n")
+    with open_table(path, delimiter="auto") as D:
+        assert len(D.summary.features) == columns
+
+
+OTHER = r"\(--delimiter ';' if it divides the fields[;)]"
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [
+        ({"task": "one-class"}, rf"1:1: expected several columns, found one {OTHER}"),
+        ({"label_column": "1"}, rf"1:1: expected a column of features {OTHER}"),
+        ({"task": "one-class", "delimiter": ","}, rf"2:1: expected 1 fields, found 3 {OTHER}"),
+    ],
+)
+def test_another_delimiter_is_advised_where_it_divides_the_fields(tmp_path, options, problem):
+    path = tmp_path / "t.csv"
+    path.write_text("a;b;y\n1,5;2,5;p\n2,5;1,5;q\n1;2;p\n")
+    with pytest.raises(DataError, match=problem):
+        randsvm.train(path, **options)
+
+
+def test_a_column_of_texts_with_another_delimiter_is_read_as_one_if_its_own_is_given(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n" + "u;v\nw;v\n" * 20)
+    with pytest.raises(DataError, match="; --delimiter ',' reads one"):
+        randsvm.train(path, task="one-class")
+    columns = randsvm.train(path, task="one-class", delimiter=",").model.columns
+    assert columns.feature_names == ["a;b=u;v", "a;b=w;v"]
+
+
+def test_a_prediction_of_another_number_of_fields_advises_the_delimiter(tmp_path):
+    path = tmp_path / "t.csv"
+    numbers_and_texts()[["a", "b", "y"]].to_csv(path, index=False)
+    randsvm.train(path, tmp_path / "m", label_column="y", **SVM)
+    path.write_text("1;2;p\n2;1;q\n1;2;p\n")
+    with pytest.raises(DataError, match=rf"in a file without a header, found 1 {OTHER}"):
+        randsvm.predict(path, tmp_path / "m", tmp_path / "o", params=PredictParams(no_header=True))
 
 
 def test_targets_have_decimal_commas_too(tmp_path):
