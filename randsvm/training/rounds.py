@@ -470,13 +470,15 @@ class Rounds:
                     left = self.last_round_start - time.perf_counter()
                     answer = decide(self.record, self._limits(SV), self.tolerance, left)
                     if isinstance(answer, Stopped):
-                        return self._found(self._chosen(SV, answer), answer)
+                        break
                     if answer is not None:
                         self.record.tighten()
                         self.tolerance = answer
-                # Only rounds that solve all rows end by themselves.
-                stopped = Stopped(StopReason.NO_PROGRESS, (remedy(self.scan.problem),))
-                return self._found(self._chosen(SV, stopped), stopped)
+                else:
+                    # Only rounds that solve all rows end by themselves.
+                    answer = Stopped(StopReason.NO_PROGRESS, (remedy(self.scan.problem),))
+                if not self._lacks_margin(SV, answer):
+                    return self._found(self._chosen(SV, answer), answer)
         except TimeLimitError:
             best, before, stopped = self.best_so_far, self.before, Stopped(StopReason.TIME_LIMIT)
             if best is None:
@@ -484,6 +486,21 @@ class Rounds:
             if before is not None and best is before.SV:
                 return replace(before, stopped=stopped)
             return self._found(best, stopped)
+        if self.scan.kernel_layout.dtype is np.float64:
+            between = "" if self.subtask.is_only else f" between {self.subtask.name}"
+            problem = f"nu-svc finds no margin{between}: the classes overlap too much for this nu"
+            advice = "raise nu; if none helps, use another kernel, or C in place of nu"
+            raise InfeasibleError(f"{problem} ({advice})")
+        # |w|^2 may be below the rounding of float32.
+        self.start, self.begins_on_inner_set = in_float64, False
+        self.record = Record(self.record.rounds, self.record.scan_seconds)
+        return self.solve(first_solution_by)
+
+    def _lacks_margin(self, last: KernelSolution, stopped: Stopped) -> bool:
+        """Return whether a nu-SVC has no margin, by the values of the rounds."""
+        if stopped.reason is StopReason.NO_MARGIN:
+            return self.record.last.certified
+        return stopped.reason in SOLVED and self.least_norm is not None and not last.has_margin
 
     def _found(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
         """Return a solution of the rounds so far, with the certificate of its running values.
@@ -507,17 +524,9 @@ class Rounds:
 
     def _chosen(self, last: KernelSolution, stopped: Stopped) -> KernelSolution:
         """Return the solution of rounds that have ended."""
-        best = self.record
-        assert best.solution is not None
-        is_solved = stopped.reason in SOLVED
-        SV = last if is_solved else best.solution
-        lacks_margin = stopped.reason is StopReason.NO_MARGIN and best.last.certified
-        if lacks_margin or (is_solved and self.least_norm is not None and not SV.has_margin):
-            between = "" if self.subtask.is_only else f" between {self.subtask.name}"
-            problem = f"nu-svc finds no margin{between}: the classes overlap too much for this nu"
-            advice = "raise nu; if none helps, use another kernel, or C in place of nu"
-            raise InfeasibleError(f"{problem} ({advice})")
-        return SV
+        best = self.record.solution
+        assert best is not None
+        return last if stopped.reason in SOLVED else best
 
     def _scans(self) -> Scans:
         def tolerance() -> float:

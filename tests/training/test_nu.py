@@ -30,6 +30,24 @@ def test_rows_that_have_both_labels_are_refused_with_advice_for_any_nu(nu):
         randsvm.train(data, task="nu-svc", nu=nu, gamma=1)
 
 
+@pytest.mark.parametrize("tolerance", [0.1, 1e-3])
+def test_a_margin_below_the_rounding_of_float32_is_found(tmp_path, tolerance):
+    """K = (c + g <x, z>)^2 with c = .9 and 2 c g <x, z> of 1e-9: D is that of a linear kernel."""
+    rng = np.random.default_rng(3)
+    y = np.where(np.arange(40) % 2, 1.0, -1.0)
+    X = np.column_stack([y + 0.3 * rng.normal(size=40), rng.normal(size=40)]).round(3)
+    path = oracle.write_rows(tmp_path / "d", y, np.column_stack([X, np.full(40, 3e4)]))
+    words = ("-s", 1, "-t", 1, "-d", 2, "-g", 1e-9, "-n", 0.3, "-e", tolerance, "--gap", 0.01)
+    learn("randsvm", path, tmp_path / "m", *words, "--sample-size", 10)
+    linear = svm_train(y, sparse.csr_matrix(X), "-q -s 1 -t 0 -n 0.3 -e 1e-6")
+    beta = np.array(linear.get_sv_coef())[:, 0]
+    beta *= 0.3 * 40 / np.abs(beta).sum()
+    w = beta @ X[np.array(linear.get_sv_indices()) - 1]
+    written = oracle.trailer(tmp_path / "m")
+    assert -float(written["dual"]) == pytest.approx(0.9 * 1e-9 * w @ w, rel=0.02)
+    assert float(written["gap"]) <= 0.01
+
+
 # ---- many rows at C, and working sets that are a small part of them ------------------------------
 
 
