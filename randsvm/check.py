@@ -242,8 +242,12 @@ class Model:
     def scaled(self, rows: Rows) -> tuple[Rows, int]:
         """Return rows as the machine sees them, and k: they err by k units of |s(x)| + `more`"""
         if self.scale == "unit":
-            lengths = np.sqrt(rows.squares)
-            values = rows.values / (lengths + (lengths == 0))[rows.row]
+            largest = np.zeros(len(rows.indptr) - 1, rows.values.dtype)
+            np.maximum.at(largest, rows.row, abs(rows.values))
+            # Times a power of two a short row has the same unit row, and its squares no underflow.
+            values = np.ldexp(rows.values, -np.frexp(largest)[1][rows.row])
+            lengths = np.sqrt(rows._replace(values=values).squares)
+            values = values / (lengths + (lengths == 0))[rows.row]
             return rows._replace(values=values), 8 + int(np.diff(rows.indptr).max(initial=0))
         if self.scale is None:
             return rows, 1

@@ -104,6 +104,7 @@ def sets():
         "kernel": text_of(signs, of_kernel, first=0),
         "kernel of three": text_of(three + 1, of_kernel, costs, first=0),
         "kernel of targets": text_of(targets, of_kernel, costs, first=0),
+        "short": text_of(signs, X * 10.0 ** -rng.integers(156, 163, (len(X), 1))),
         "far": text_of(signs, X * [1, 1000, 1] + [2020, 0, 0.5]),
     }
 
@@ -140,6 +141,7 @@ TRAININGS = {
     "minmax": ("far", "--scale minmax -c 2 -g 0.7"),
     "standard": ("far", "--scale standard -c 2 -g 0.7"),
     "unit": ("two", "--scale unit -c 2 -g 0.7"),
+    "unit of short rows": ("short", "--scale unit -c 2 -g 0.7"),
     "large C": ("two", "-c 100000 -g 3"),
 }
 LINEAR = {

@@ -16,6 +16,9 @@ from randsvm.records import record
 # Rows that write fewer than this share of their features are sparse, and so is a feature that is
 # not 0 in fewer than this share of the rows: scaling leaves its zeros zero.
 SPARSE = 0.5
+# The squares of shorter rows may underflow. Times a power of two, which rounds nothing, such a row
+# has the same unit row.
+SHORT, LIFT = 2.0**-480, 2.0**600
 # A feature that spreads less counts as constant: squares of its deviations underflow.
 SMALLEST_SPREAD = 1e-150
 
@@ -169,8 +172,11 @@ class Scaling:
         if self.factor is not None:
             values = X.data * self.factor[X.indices]
         else:
-            norms = np.sqrt(squared_norms(X))
-            values = X.data / np.repeat(np.where(norms > 0, norms, 1.0), np.diff(X.indptr))
+            norms, data, lengths = np.sqrt(squared_norms(X)), X.data, np.diff(X.indptr)
+            if (is_short := norms < SHORT).any():
+                data = data * np.repeat(np.where(is_short, LIFT, 1.0), lengths)
+                norms = np.sqrt(squared_norms(X.with_data(data)))
+            values = data / np.repeat(np.where(norms > 0, norms, 1.0), lengths)
         return X.with_data(_within_float32(values, X.data.dtype))
 
     def rounding(self, length: float, terms: int, by_differences: bool) -> float:

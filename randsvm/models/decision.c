@@ -67,7 +67,8 @@ randsvm_real randsvm_noise_scale(void);
 static void prepare(const randsvm_real *x, randsvm_real *v)
 {
 #if UNIT
-    randsvm_real norm = 0;
+    randsvm_real norm = 0, largest = 0;
+    int exponent;
 #endif
     int i;
     for (i = 0; i < RANDSVM_FEATURES; i++)
@@ -77,7 +78,14 @@ static void prepare(const randsvm_real *x, randsvm_real *v)
         v[i] = (v[i] - shift[i]) * factor[i];
 #if UNIT
     for (i = 0; i < RANDSVM_FEATURES; i++)
+        if (largest < REAL(fabs)(v[i]))
+            largest = REAL(fabs)(v[i]);
+    /* Squares of small or large values would leave the range; a power of two rounds nothing. */
+    REAL(frexp)(largest, &exponent);
+    for (i = 0; i < RANDSVM_FEATURES; i++) {
+        v[i] = REAL(ldexp)(v[i], -exponent);
         norm += v[i] * v[i];
+    }
     norm = norm > 0 ? REAL(sqrt)(norm) : 1;
     for (i = 0; i < RANDSVM_FEATURES; i++)
         v[i] /= norm;

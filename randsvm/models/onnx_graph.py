@@ -24,6 +24,7 @@ import numpy as np
 
 from randsvm import __version__
 from randsvm.data.labels import label_values
+from randsvm.data.scaling import LIFT, SHORT
 from randsvm.errors import ModelError, ParameterError
 from randsvm.models import decisions
 from randsvm.models.model import Model
@@ -135,12 +136,17 @@ SCALED = """
     scaled = Mul (moved, factor)
 """
 OF_UNIT_LENGTH = """
-    scaled_squares = Mul (scaled, scaled)
+    sizes = Abs (scaled)
+    largest = ReduceMax <axes = [1], keepdims = 1> (sizes)
+    is_short = Less (largest, short)
+    by = Where (is_short, lift, one)
+    lifted = Mul (scaled, by)
+    scaled_squares = Mul (lifted, lifted)
     squared_length = MatMul (scaled_squares, ones)
     length = Sqrt (squared_length)
     has_length = Greater (length, zero)
     divisor = Where (has_length, length, one)
-    divided = Div (scaled, divisor)
+    divided = Div (lifted, divisor)
 """
 STORED = """
     limited = Clip (divided, least, most)
@@ -156,6 +162,7 @@ def _rows(form: NormalForm) -> Part:
         divided = OF_UNIT_LENGTH if form.unit else "divided = Identity (scaled)"
         nodes = SCALED + divided + STORED
     tables = {"shift": form.shift, "factor": form.factor, "least": -MAX_FLOAT, "most": MAX_FLOAT}
+    tables |= {"short": SHORT, "lift": LIFT}
     return (READ + nodes).format(stored_type=1 if form.single else 11), tables
 
 

@@ -50,6 +50,8 @@ KINDS = {
     "sparse rows": ("sparse", "randsvm -g 0.4"),
     "sparse linear kernel": ("sparse", "randsvm -t linear --scale unit"),
     "float64": ("large", "randsvm -g 0.4 --scale standard"),
+    "short rows, unit": ("short", "randsvm -g 0.4 --scale unit"),
+    "shortest rows, unit": ("shortest", "randsvm -g 0.4 --scale unit"),
     "zero-based": ("zero-based", "randsvm -g 0.4 --zero-based"),
     "linear kernel, pairs": ("four", "randsvm -t linear -b 1"),
     "polynomial kernel, ovr": ("four", "randsvm -t poly -d 2 -r 1 --multiclass ovr"),
@@ -63,7 +65,7 @@ PROGRAMS = (
     "rbf", "linear kernel, names", "polynomial kernel, minmax", "one against one", "regression",
     "one against the rest, standard", "one-class", "sgd, several classes", "fourier features",
     "sgd, logistic, several classes", "maclaurin features", "sparse rows", "sparse linear kernel",
-    "float64", "zero-based",
+    "float64", "short rows, unit", "zero-based",
 )  # fmt: skip
 WITHOUT_DATA = ("one against one", "fourier features", "polynomial kernel, minmax", "sparse rows")
 
@@ -77,6 +79,10 @@ def rows(count, seed, kind):
         # The first feature and a few others are in no row.
         X[:, [0, 7, 20]] = 0
     X[:, 3:5] *= random.random((count, 2)) < 0.5
+    if kind == "short":
+        X *= 2.0 ** random.integers(-100, -60, (count, 1))
+    if kind == "shortest":
+        X *= 2.0 ** random.integers(-560, -500, (count, 1))
     if kind == "large":
         X[:, 0] = 1.6e9 + 100 * X[:, 0]
     return X

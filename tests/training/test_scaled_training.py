@@ -79,6 +79,15 @@ def test_unit_rows_have_length_1(size):
     assert (scaled[3:5] == 0).all()
 
 
+@pytest.mark.parametrize("power", [-1000, -560, -520, -480, 100])
+def test_a_power_of_two_times_a_row_has_the_same_unit_row(power):
+    """Squares of rows shorter than 1e-154 underflow."""
+    X = oracle.as_float32(some_rows(0.5))
+    X[3] = 0
+    found = [Scaling("unit").apply(csr(rows)).toarray() for rows in (X, X * 2.0**power)]
+    assert (found[1] == found[0]).all()
+
+
 def test_scaled_values_beyond_float32_are_clipped():
     largest = np.finfo(np.float32).max
     X = csr(np.array([[3e38, 1.0], [-3e38, 0.5]], np.float32))
