@@ -223,18 +223,18 @@ def labelled_blocks(
     """Yield the blocks of files in order; ParsedRows.y : (m,) float64, class numbers or targets.
 
     known: learns the labels; its path is that of the current file. weights: of the rows, from a
-    file of their own. watch: receives the events. options: of `read`, such as labels and threads.
+    file of their own, which is open. watch: receives the events. options: of `read`, such as labels
+    and threads.
     """
-    with weights or nullcontext():
-        for path, listener in with_progress(paths, watch):
-            known.path = path
-            with closing(read(path, watch=listener, **options)) as blocks:
-                for block in blocks:
-                    rows = block if weights is None else weights.of(block)
-                    is_number = options["labels"] == "number"
-                    yield rows if is_number else replace(rows, y=known.classes(rows))
-        if weights is not None:
-            weights.check_end()
+    for path, listener in with_progress(paths, watch):
+        known.path = path
+        with closing(read(path, watch=listener, **options)) as blocks:
+            for block in blocks:
+                rows = block if weights is None else weights.of(block)
+                is_number = options["labels"] == "number"
+                yield rows if is_number else replace(rows, y=known.classes(rows))
+    if weights is not None:
+        weights.check_end()
 
 
 def with_progress(paths: Sequence[str], watch: Watch) -> Iterator[tuple[str, Watch]]:
@@ -294,6 +294,7 @@ def read_files(
     # After an error this thread ends the threads of the reader. If the garbage collector ended
     # them, it could do so in a thread that is just starting, which is a deadlock.
     with (
+        weights or nullcontext(),
         reader_of(paths, options, threads, tmpdir) as (read, columns),
         closing(
             labelled_blocks(

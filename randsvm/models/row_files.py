@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -128,22 +129,23 @@ class RowFiles:
         ParsedRows.weights : (m,) float64.
         """
         model = self.model
-        for block in labelled_blocks(
-            self.paths,
-            self.read,
-            self.labels,
-            self.row_weights,
-            watch,
-            labels="number" if model.is_regression else "class",
-            zero_based=model.zero_based,
-            unlabelled=not self.training or model.is_one_class,
-            float64=True,
-            threads=jobs,
-        ):
-            rows = block.without_zero_weights() if self.training else block
-            weights = np.ones(len(rows)) if rows.weights is None else rows.weights
-            self.weighted = self.weighted or bool((weights != 1).any())
-            yield replace(rows, weights=weights)
+        with self.row_weights or nullcontext():
+            for block in labelled_blocks(
+                self.paths,
+                self.read,
+                self.labels,
+                self.row_weights,
+                watch,
+                labels="number" if model.is_regression else "class",
+                zero_based=model.zero_based,
+                unlabelled=not self.training or model.is_one_class,
+                float64=True,
+                threads=jobs,
+            ):
+                rows = block.without_zero_weights() if self.training else block
+                weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+                self.weighted = self.weighted or bool((weights != 1).any())
+                yield replace(rows, weights=weights)
 
     def report_other_texts(self) -> None:
         """Emit a notice if texts of a table are none of the categories of their columns."""

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import numpy as np
 import oracle
@@ -14,7 +15,7 @@ from sklearn import metrics as reference
 
 import randsvm
 from randsvm import Arrays, api
-from randsvm.errors import DataError, ParameterError
+from randsvm.errors import DataError, InputError, ParameterError
 
 ROWS = ["a 1:1\n", "# a comment\n", "b 2:1\n", "\n", "a 1:2 # x\n", "b 1:3\n"]
 
@@ -110,6 +111,16 @@ def test_weights_come_from_one_place(tmp_path):
     for source, name in ((Arrays([[1.0], [2.0]], [1, 2]), str(weights)), (str(data), "-")):
         with pytest.raises(ParameterError, match="--row-weights"):
             api.train(source, algorithm="sgd", row_weights=name)
+
+
+@pytest.mark.parametrize("text, kind", [(None, InputError), ("x\n", DataError)])
+def test_weights_are_read_before_the_first_pass_of_a_table(tmp_path, text, kind):
+    data, weights = tmp_path / "d.csv", tmp_path / "w"
+    data.write_text("a,y\n1,p\nz,q\n")  # what the first pass refuses
+    if text is not None:
+        weights.write_text(text)
+    with pytest.raises(kind, match=re.escape(str(weights))):
+        api.train(data, label_column="y", row_weights=str(weights))
 
 
 def test_scores_of_a_prediction_count_weights(tmp_path):
