@@ -476,7 +476,8 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float, squared: bool, knows
     offset = ROOM * (max(abs(y)) + one.epsilon + norm * math.sqrt(kappa2))
     above = abs(short) if one.sign.any() else max(-short, 0)
     misses = (abs(missing) * one.has_b + above + units * total) * knows_dual
-    lost = added(excess * (sizes + v_error)) + offset * (misses + added(excess))
+    cut = added(excess)
+    lost = added(excess * (sizes + v_error)) + kappa2 * cut * cut / 2 + offset * (misses + cut)
     cost = offset * misses * (misses > 1e-6 * total)
     return np.array([D + distance, D, D_error + span, D_error, distance, span, lost, cost])
 

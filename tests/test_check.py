@@ -8,6 +8,7 @@ import json
 import lzma
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -19,7 +20,6 @@ import exact_judge
 import numpy as np
 import pytest
 import random_problems
-import second_checker
 from commands import run_train
 
 from randsvm import check
@@ -235,14 +235,19 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("name", LABELS)
-def test_labels_are_one_class_as_in_the_training(tmp_path, name):
-    data, model, rng = tmp_path / "data", tmp_path / "model", np.random.default_rng(3)
+def trained_on_labels(folder, name):
+    """Return the files of a training with these spellings of two labels."""
+    data, model, rng = folder / "data", folder / "model", np.random.default_rng(3)
     y, X = labelled(rng, 60, 2)
     labels = [rng.choice(LABELS[name][k]) for k in y]
     data.write_bytes(text_of(labels, X).encode("utf-8", "surrogateescape"))
     run_train("-q", data, model)
-    assert verdict(data, model)[0] == check.VERIFIED
+    return data, model
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_are_one_class_as_in_the_training(tmp_path, name):
+    assert verdict(*trained_on_labels(tmp_path, name))[0] == check.VERIFIED
 
 
 def test_a_model_of_a_table_is_undecided_and_what_decides_is_said(tmp_path):
@@ -617,6 +622,9 @@ SMALL = {
     "rest": "-c 1 -g 0.5 --multiclass ovr -w balanced -w2 1.5",
     "linear": "-t linear -c 0.3",
     "polynomial": "-t poly -d 3 -r 1 -g 0.2",
+    "minmax": "-c 2 -g 0.7 --scale minmax",
+    "standard": "-t linear -c 0.3 --scale standard",
+    "unit": "-c 2 -g 0.7 --scale unit -w balanced",
 }
 CHANGES = {
     "P": stated("primal", lambda v: v * (1 - 1e-8)),
@@ -628,19 +636,39 @@ CHANGES = {
 }
 
 
+@pytest.fixture(scope="module")
+def second_verdict(tmp_path_factory):
+    """Return a function from data and model to the exit code of the second checker."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no cc to compile the second checker")
+    if np.finfo(np.longdouble).nmant < 63:
+        pytest.skip("long double is too coarse for the second checker")
+    program = tmp_path_factory.mktemp("second") / "checker"
+    source = Path(random_problems.__file__).with_name("second_checker.c")
+    subprocess.run([compiler, "-O2", "-o", program, source, "-lm"], check=True)
+    return lambda *files: subprocess.run([program, *files], stdout=subprocess.DEVNULL).returncode
+
+
 @pytest.mark.parametrize("name", SMALL)
-def test_a_second_checker_agrees_about_true_and_wrong_certificates(tmp_path, name):
+def test_a_second_checker_agrees_about_true_and_wrong_certificates(tmp_path, name, second_verdict):
     rng, (data, model) = np.random.default_rng(11), (tmp_path / "data", tmp_path / "model")
     y, X = labelled(rng, 45, 2 if name == "svc" else 3)
+    X[:8], y[:8] = X[8:16], rng.permutation(y[8:16])  # equal rows, some of two classes
     data.write_text(text_of(y + 1, X, np.round(rng.choice([0, 0.25, 1, 2.5], 45), 2)))
     run_train("-q", *shlex.split(SMALL[name]), data, model)
-    assert (second_checker.check(data, model), verdict(data, model)[0]) == ((True, ""), 0)
+    assert (second_verdict(data, model), verdict(data, model)[0]) == (0, 0)
     content = model.read_bytes()
     for change in CHANGES.values():
         model.write_bytes(content)
         resealed(model, change)
-        assert second_checker.check(data, model)[0] is False
-        assert verdict(data, model)[0] == check.REFUTED
+        assert (second_verdict(data, model), verdict(data, model)[0]) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["ranges", "numbers", "booleans", "letters of numbers"])
+def test_a_second_checker_agrees_about_labels(tmp_path, name, second_verdict):
+    data, model = trained_on_labels(tmp_path, name)
+    assert (second_verdict(data, model), verdict(data, model)[0]) == (0, 0)
 
 
 # ---- bad inputs ----------------------------------------------------------------------------------
