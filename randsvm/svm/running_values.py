@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+import randsvm.svm._kkt_scan as _kkt_scan
 from randsvm.arrays import CsrMatrix, sorted_union, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points, RowCache
@@ -29,7 +30,7 @@ from randsvm.records import record
 from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
-from randsvm.svm.solution import KernelSolution, ReducedMachine, one_class_floor
+from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine, one_class_floor
 from randsvm.svm.subproblem_qp import KernelValues
 from randsvm.svm.tasks import Task, task_of
 
@@ -40,8 +41,9 @@ Answer = TypeVar("Answer", bound=Any)
 # Measured with 4,000 rows of 392 nonzeros: 512 rows take a sixth of the processor time of a run.
 AUDIT_ROWS, AUDIT_NONZEROS, MIN_AUDIT_ROWS = 512, 1 << 16, 128
 # Rounding may change u by MAX_ERROR_OF_TOLERANCE times the tolerance, or by MAX_ERROR_OF_VIOLATION
-# times the largest violation of the same scan.
-MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION = 1 / 4, 1 / 100
+# times the largest violation of the same scan. It may change P - D by MAX_ERROR_OF_GAP times what
+# the gap that is asked for allows, or times P - D of the same scan.
+MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_ERROR_OF_GAP = 1 / 4, 1 / 100, 1 / 4
 
 
 # --- one shard ------------------------------------------------------------------------------
@@ -268,6 +270,7 @@ class RunningValues:
     layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
         and no result
     float64: whether to use float64 from the start
+    gap: the gap that is asked for; None: none is
 
     These change from round to round:
 
@@ -279,13 +282,13 @@ class RunningValues:
     windows: where the next scan expects the offset of each group of the task
     kernel_layout: how rows are laid out for sums and kernel values, and the precision of the sums
     exact : (m,) float64, u of the audit rows from float64 sums
-    audit_error: the largest difference of u of the audit rows from `exact`; 0 after float64 sums
+    audit_errors : (m,) float64, u of the audit rows less `exact`; 0 after float64 sums
     added: what was added to u since it was last computed from scratch
     reduced: the reduced machine that the coefficients are of; None: they are of the problem
     row_cache: rows that were read by number
     """
 
-    settled, audit_error = True, 0.0
+    settled = True
 
     def __init__(
         self,
@@ -294,8 +297,9 @@ class RunningValues:
         seed: int,
         layout_bytes: int = 0,
         float64: bool = False,
+        gap: float | None = None,
     ) -> None:
-        self.D, self.problem, self.seed = D, problem, seed
+        self.D, self.problem, self.seed, self.gap = D, problem, seed, gap
         self.weights = D.weights()
         self.total_weight = float(D.n if self.weights is None else self.weights.sum())
         # Rows of weight 0 are held out: their coefficients stay 0, but they have a u.
@@ -307,6 +311,7 @@ class RunningValues:
         self.beta, self.added = np.zeros(D.n), NOTHING_ADDED
         self.reduced: ReducedMachine | None = None
         self._begin(layout_bytes, float64)
+        self.exact = self.audit_errors = np.zeros(len(self.audit))
 
     def _begin(self, layout_bytes: int, float64: bool) -> None:
         """Choose the layouts, and make the values of all shards; see `__init__`."""
@@ -316,7 +321,6 @@ class RunningValues:
         self.row_cache, self.max_cached_bytes = RowCache(self.audit), layout_bytes // 2
         self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
         self.kernel_layout = kernel_layout_of(D, problem, self.audit, float64)
-        self.exact = np.zeros(len(self.audit))
 
     # --- read ------------------------------------------------------------------------------
 
@@ -420,10 +424,10 @@ class RunningValues:
         # Shards apply a change when they are next asked. This question makes them do it now. So its
         # time counts for this step, and an exception comes while `settled` is False.
         u = self.u_of(self.audit.rows, "scanning")
-        self.audit_error = 0.0
+        self.audit_errors = np.zeros(len(u))
         if layout.dtype is np.float32:
-            self.exact += values_of(layout.in_float64, Z, difference, self.audit.X)
-            self.audit_error = float(np.abs(u - self.exact).max())
+            self.exact = self.exact + values_of(layout.in_float64, Z, difference, self.audit.X)
+            self.audit_errors = u - self.exact
 
     @property
     def saved_solution(self) -> SavedSolution:
@@ -449,7 +453,7 @@ class RunningValues:
             self.advance(X, own)
         else:
             self.exact = values_of(self.kernel_layout.in_float64, X, own, self.audit.X)
-            self.audit_error = float(np.abs(sums[0, self.audit.rows] - self.exact).max())
+            self.audit_errors = sums[0, self.audit.rows] - self.exact
             self.added = added or Added(1, len(rows), math.inf)
         self.settled = True
 
@@ -483,14 +487,34 @@ class RunningValues:
         self.exact = self.u_of(self.audit.rows)
         return True
 
-    def passes_audit(self, max_violation: float) -> bool:
-        """Return whether rounding of u may be ignored with this largest violation.
+    def passes_audit(self, max_violation: float, certificate: Certificate) -> bool:
+        """Return whether rounding of u may be ignored in a scan with this largest violation, P and
+        D.
 
         It may be a share of the tolerance, or of the violation: rounding hides nothing of a
-        violation that is a hundred times as large.
+        violation that is a hundred times as large. So it is with P - D, if a gap ends the run.
         """
-        allowed = MAX_ERROR_OF_TOLERANCE * self.problem.tolerance
-        return self.audit_error <= max(allowed, MAX_ERROR_OF_VIOLATION * max_violation)
+        tolerance = MAX_ERROR_OF_TOLERANCE * self.problem.tolerance
+        error = float(np.abs(self.audit_errors).max(initial=0.0))
+        if error > max(tolerance, MAX_ERROR_OF_VIOLATION * max_violation):
+            return False
+        P, D = certificate.primal, certificate.dual
+        if not error or self.gap is None or not certificate.certified or math.isinf(D):
+            return True
+        distance = max(self.gap * max(abs(P), abs(D)), P - D)
+        return self._rounding_of_distance() <= MAX_ERROR_OF_GAP * distance
+
+    def _rounding_of_distance(self) -> float:
+        """Return an estimate of how much rounding of u changes P - D, from the audit rows."""
+        task, audit, found = self.task, self.audit, np.empty((3, len(self.audit)))
+        box = *task.bounds, task.epsilon + task.tube, task.one_sided
+        beta, nothing = self.beta[audit.rows], np.zeros(len(audit))
+        for u, residuals in zip((self.exact, self.exact + self.audit_errors), found, strict=False):
+            _kkt_scan.residuals(
+                audit.y, u, beta, audit.weights, *box, self.b, nothing, residuals, found[2]
+            )
+        change = np.abs(found[1] - found[0]).sum() + abs(beta @ self.audit_errors) / 2
+        return float(change) * self.D.n / max(len(audit), 1)
 
     def forget(self) -> None:
         """Free the memory of all shards and of the row cache; nothing can be asked any more."""

@@ -212,7 +212,8 @@ class Scan(RunningValues):
             certificate = replace(certificate, dual=-math.inf)
         groups = sorted(balanced, key=lambda group: -group.max_violation)
         violators = ScanResult(tuple(groups), certificate)
-        if not self.passes_audit(violators.max_violation) and self.repeat_in_float64():
+        passes = self.passes_audit(violators.max_violation, certificate)
+        if not passes and self.repeat_in_float64():
             return self.find_violators(collector, tolerance)
         self.latest = solution, violators, tolerance
         return solution, violators

@@ -452,7 +452,7 @@ class Rounds:
 
     def _new_scan(self, float64: bool) -> Scan:
         D, seed = self.subtask.D, self.job.data_params.seed
-        return Scan(D, self.subtask.problem, seed, self.layout_bytes, float64)
+        return Scan(D, self.subtask.problem, seed, self.layout_bytes, float64, self.gap)
 
     def solve(self, first_solution_by: float) -> SubtaskSolution:
         """Make the rounds that there is time for, and return the solution, by running values.

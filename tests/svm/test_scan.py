@@ -359,6 +359,20 @@ def test_a_scan_is_repeated_in_float64_if_float32_is_too_coarse(made):
 
 
 @pytest.mark.parametrize(
+    "solved", [problem(gamma=0.5, C=3e3), problem(task="svr", gamma=0.5, C=1e3, epsilon=0.3)]
+)
+def test_rounding_does_not_hide_the_gap_that_is_asked_for(made, solved):
+    """No violation here shows the rounding: P and D do, where coefficients are large."""
+    loose, gap = replace(solved, tolerance=0.5), 1e-5
+    with case(*made("two_gaussians", 1000), loose, gap=gap) as one:
+        everything = solve(one.scan, np.arange(1000), whole=True, gap=gap)
+        SV, V = one.scan.after(everything, KEEP_ALL)
+        P, D = one.primal(one.standing, SV.b), one.dual(one.standing)
+        allowed = max(gap * abs(P), P - D)
+        assert abs((V.certificate.primal - V.certificate.dual) - (P - D)) <= allowed / 2
+
+
+@pytest.mark.parametrize(
     "problem", [KERNELS["rbf"], problem("poly", gamma=0.02, coef0=1.0, C=0.1)], ids=["rbf", "poly"]
 )
 def test_a_run_returns_to_float32_after_a_scan_in_float64(made, problem):
