@@ -47,8 +47,9 @@ def train(
     ----------
     data : str, PathLike, sequence of these, Arrays, or data frame
         Name of an svmlight file, a pattern of names, several names, or rows in memory. Files may be
-        compressed; "-" is standard input. A data frame of pandas or a table of pyarrow is read as a
-        file of a table, with the option ``label_column``.
+        compressed; "-" is standard input. With the option ``sql``, a query, it is the URL of a
+        database. A data frame of pandas, or any object with Arrow's interface of streams, is read
+        as a file of a table, with the option ``label_column``.
     model : str or PathLike, optional
         Model file to write. None writes no file.
     algorithm : {"randsvm", "osuna", "osuna-closest", "sgd"}, default="randsvm"
@@ -115,7 +116,11 @@ def train(
     if algorithm not in ALGORITHMS:
         raise ParameterError(f"expected algorithm {', '.join(ALGORITHMS)}, found {algorithm!r}")
     groups, source = ALGORITHMS[algorithm], cast("Source", data)
-    if not isinstance(data, Arrays):
+    if options.get("sql") is not None:
+        from randsvm.data.database import Query
+
+        source = (Query(data, options["sql"]),)
+    elif not isinstance(data, Arrays):
         source = (Frame(data),) if is_frame(data) else inputs(data)
     old = options.get("update")
     if isinstance(old, FittedModel):
@@ -125,7 +130,7 @@ def train(
     if is_frame(data):
         # Files for the model of a frame have its types of columns.
         own_format = {"format": "parquet"}
-    elif not isinstance(source, Arrays) and old is None:
+    elif not isinstance(source, Arrays) and options.get("sql") is None and old is None:
         # An update reads its rows as the model says.
         formats = {format_of_name(path) for path in source}
         if len(formats) == 1 and "svmlight" not in formats:

@@ -10,6 +10,7 @@ import contextlib
 import glob
 import io
 import os
+import re
 import select
 import stat
 import sys
@@ -54,9 +55,35 @@ class Sink(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
+# Schemes of the URLs of databases.
+DATABASES = ("duckdb", "sqlite", "postgresql", "postgres")
+# libpq repeats what it cannot read in its messages. Of a URL of this pattern it can read all parts.
+SERVER = re.compile(
+    r"postgres(?:ql)?://(?:[^:@/?#\s]*(?::[^:@/?#\s]*)?@)?"
+    r"(?:(?:[^:@/?#\s,\[\]]*|\[[^@/\]\s]*\])(?::\d+)?,?)*(?:/[^:@/?#\s]*)?(?:\?[^?#\s]*)?"
+)
+BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})|%00")
+# What follows the user in a URL, or the name of a parameter.
+PASSWORD = re.compile(r"(?<=://)([^:@/?#]*):[^/]*(?=@)|([?&][^=&#]*(?:pass|secret)[^=&#]*)=[^&#]*")
+
+
+def is_server(url: str) -> bool:
+    """Return whether this is the URL of a server of PostgreSQL that libpq can read."""
+    return bool(SERVER.fullmatch(url)) and not BAD_ESCAPE.search(url)
+
+
+def without_password(url: str) -> str:
+    """Return a URL without its password, or another name as it is."""
+    if not is_url(url):
+        return url
+    if url.startswith("postgres") and not is_server(url):
+        return f"{url.partition(':')[0]}://..."
+    return PASSWORD.sub(r"\1\2", url)
+
+
 def display_name(path: str) -> str:
     """Return the name of an input for messages."""
-    return "<stdin>" if path == STANDARD else path
+    return "<stdin>" if path == STANDARD else without_password(path)
 
 
 def display_output(path: str) -> str:
@@ -129,7 +156,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
     stream within `reading`, which raises errors of this package.
     """
     with contextlib.ExitStack() as stack:
-        with _raising(InputError, f"cannot open {path}"):
+        with _raising(InputError, f"cannot open {without_password(path)}"):
             if path == STANDARD:
                 stream = _standard_input()
             elif is_url(path):
@@ -155,22 +182,24 @@ class RemoteFile(io.RawIOBase):
     """
 
     def __init__(self, url: str) -> None:
+        self.url, self.name = url, without_password(url)
+        if url.partition("://")[0] in DATABASES:
+            raise ParameterError(f"{self.name} is a database: give --sql, the query of its rows")
         try:
             import fsspec
         except ImportError as error:
             raise ParameterError(
-                f"{url} needs fsspec (pip install 'randsvm[remote]'): {error}"
+                f"{self.name} needs fsspec (pip install 'randsvm[remote]'): {error}"
             ) from error
-        self.url = url
         # An error may be that of a wrong name, missing rights or no network.
-        with _foreign_errors(InputError, f"cannot open {url}"):
+        with self._errors(InputError, "cannot open"):
             self.stream = fsspec.open(url, "rb").open()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        with _foreign_errors(TransferError, f"reading {self.url}"):
+        with self._errors(TransferError, "reading"):
             count: int = self.stream.readinto(buffer)
             return count
 
@@ -181,17 +210,17 @@ class RemoteFile(io.RawIOBase):
             with contextlib.suppress(Exception):
                 self.stream.close()
 
-
-@contextlib.contextmanager
-def _foreign_errors(kind: type[RandsvmError], words: str) -> Iterator[None]:
-    """Turn any error of another package into one of this package."""
-    try:
-        yield
-    except RandsvmError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise kind(f"{words}: {reason}") from error
+    @contextlib.contextmanager
+    def _errors(self, kind: type[RandsvmError], verb: str) -> Iterator[None]:
+        """Turn any error of another package into one of this package."""
+        try:
+            yield
+        except RandsvmError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = reason.replace(self.url, self.name)
+            raise kind(f"{verb} {self.name}: {reason}") from error
 
 
 def _standard_input() -> io.BufferedReader:

@@ -153,7 +153,9 @@ class _Thread(threading.local):
 _this_thread = _Thread()
 
 
-def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object = None) -> Result:
+def run_in_daemon_thread(
+    work: Callable[[], Result], stage: str | None, memory: object = None
+) -> Result:
     """Return work(), called in a daemon thread while this thread waits and reacts to signals.
 
     The end of a process waits for the threads of a pool, but not for a daemon thread. memory: an

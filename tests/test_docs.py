@@ -85,9 +85,12 @@ def name_of(page):
 def run_line(line):
     """Run a command and return what it prints; our own commands run in this process.
 
-    Pictures are not drawn without matplotlib, and Parquet files are not read without pyarrow.
+    Pictures are not drawn without matplotlib, and Parquet files are not read without pyarrow, nor
+    databases without their drivers.
     """
     words = shlex.split(line)
+    if "duckdb" in line and importlib.util.find_spec("duckdb") is None:
+        return ""
     if "parquet" in line and importlib.util.find_spec("pyarrow") is None:
         return ""
     if words[0] == "randsvm-plot" and importlib.util.find_spec("matplotlib") is None:

@@ -455,6 +455,10 @@ def explicit(given: Mapping[str, Any]) -> dict[str, Any]:
 def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:
     """Return TRAIN_FILE, or several, and MODEL_FILE: the last of several names, or its default."""
     names: list[str] = [given["train_file"], *given["more_files"]]
+    if given["sql"] is not None:
+        from randsvm.data.database import Query
+
+        names[0] = Query(names[0], given["sql"])
     *data, last = names
     if data:
         return data[0] if len(data) == 1 else tuple(data), last

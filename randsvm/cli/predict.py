@@ -79,6 +79,10 @@ def _reported(function: Callable[..., None]) -> Callable[..., None]:
     def command(report: str, quiet: bool, **given: Any) -> None:
         from randsvm.cli.report import Report
 
+        if given.get("sql") is not None:
+            from randsvm.data.database import Query
+
+            given["test_file"] = Query(given["test_file"], given["sql"])
         files = {role: given[name] for name, role in ROLES.items() if given.get(name) is not None}
         if files.get("data") == files["model"] == STANDARD:
             raise ParameterError("standard input is both the data and MODEL_FILE")

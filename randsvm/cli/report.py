@@ -57,6 +57,7 @@ from randsvm.files import (
     check_output,
     display_output,
     read_json_lines,
+    without_password,
 )
 
 # ---- records and the log ------------------------------------------------------------------------
@@ -194,6 +195,13 @@ class Report:
     ) -> None:
         self.start = time.monotonic()
         self.command = command
+        # The password of a URL is no part of lines and records.
+        files = {
+            role: without_password(names)
+            if isinstance(names, str)
+            else tuple(map(without_password, names))
+            for role, names in files.items()
+        }
         self.files: list[str] = []
         for names in files.values():
             self.files += [names] if isinstance(names, str) else names

@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import IO, Any, BinaryIO, NamedTuple
 from zlib import crc32
 
@@ -464,13 +465,18 @@ def spill_name(folder: str) -> str:
 
 
 def copied(stream: BinaryIO, folder: str | None = None) -> BinaryIO:
-    """Return a spill file, at its start, with the rest of a stream.
+    """Return a spill file, at its start, with the rest of a stream; see `spilled`."""
+    return spilled(iter(partial(stream.read, COPIED_BYTES), b""), folder)
+
+
+def spilled(blocks: Iterable[bytes], folder: str | None = None) -> BinaryIO:
+    """Return a spill file, at its start, with these blocks.
 
     Raises OutputError, or SpillError if it cannot be written.
     """
     copy, where = spill_stream(folder)
     try:
-        while block := stream.read(COPIED_BYTES):
+        for block in blocks:
             with _writing(spill_name(where), SpillError):
                 copy.write(block)
         with _writing(spill_name(where), SpillError):

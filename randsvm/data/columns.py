@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,17 +27,21 @@ MISSING_WORDS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
 
 
 class Frame(str):
-    """A data frame of pandas or a table of pyarrow where functions expect the path of a file.
+    """Rows with Arrow's interface of streams, or a frame of pandas, where functions expect a path.
 
     Its text is its name in messages.
     """
 
     rows: Any
 
-    def __new__(cls, rows: Any) -> Frame:
-        frame = super().__new__(cls, "<data frame>")
+    def __new__(cls, rows: Any, name: str = "<data frame>") -> Frame:
+        frame = super().__new__(cls, name)
         frame.rows = rows
         return frame
+
+    def opened(self) -> AbstractContextManager[Any]:
+        """Open the rows."""
+        return nullcontext(self.rows)
 
 
 def is_frame(rows: object) -> bool:

@@ -32,7 +32,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data._svmlight import end_of_records
-from randsvm.data.chunks import RawChunk, as_stored, copied
+from randsvm.data.chunks import RawChunk, as_stored, copied, spilled
 from randsvm.data.columns import (
     DELIMITERS,
     MISSING_WORDS,
@@ -45,6 +45,7 @@ from randsvm.data.columns import (
     format_hint,
     written_record,
 )
+from randsvm.data.database import Batches
 from randsvm.data.svmlight import (
     BLOCK_SIZE,
     NEWLINE,
@@ -59,7 +60,7 @@ from randsvm.data.svmlight import (
 )
 from randsvm.decimals import BOOLEANS, NUMBER, folded
 from randsvm.errors import ContentError, DataError, ParameterError, quoted, shortened
-from randsvm.events import Progress, Watch, silent
+from randsvm.events import Progress, Watch, emit, silent
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import AUTO
 from randsvm.records import record
@@ -114,8 +115,8 @@ BLANKS = " \t"
 ICONV = " (iconv -t utf-8 converts files)"
 MEAN_FILLS = " (--missing mean fills it)"
 
-# Opens a file for reading, from its start.
-Opener = Callable[[str], AbstractContextManager[BinaryIO]]
+# Opens a file for reading, from its start, or the rows of a frame.
+Opener = Callable[[str], AbstractContextManager[Any]]
 # The row and the column of a bad value in a batch, from 0, and the problem.
 _Fault: TypeAlias = tuple[int, int, str]
 
@@ -156,6 +157,8 @@ def _is_number(kind: Any) -> bool:
 
 def _plain(array: Any) -> Any:
     """Return a column as an array of numbers, of strings, or of a dictionary of strings."""
+    # For example, numbers of any length of PostgreSQL are an extension of strings.
+    array = getattr(array, "storage", array)
     if types.is_dictionary(array.type):
         # The texts of other batches are in the dictionary, too.
         if types.is_string(array.type.value_type) and len(array.dictionary) <= len(array):
@@ -412,15 +415,16 @@ def _error(where: tuple[str, int, int], problem: str, *hints: str) -> DataError:
 
 @contextmanager
 def opener_of(paths: Sequence[str], tmpdir: str | None) -> Iterator[Opener]:
-    """Yield a function that opens the files, each as often as needed: pipes are copied.
+    """Yield a function that opens the files, each as often as needed: pipes and streams of record
+    batches are copied.
 
     tmpdir: the folder of the copies, which have no names; None: the system's.
     """
     copies: dict[str, BinaryIO] = {}
 
-    def opened(path: str) -> AbstractContextManager[BinaryIO]:
+    def opened(path: str) -> AbstractContextManager[Any]:
         if path not in copies:
-            return files.open_input(path)
+            return open_source(path)
         copies[path].seek(0)
         return nullcontext(copies[path])
 
@@ -428,10 +432,20 @@ def opener_of(paths: Sequence[str], tmpdir: str | None) -> Iterator[Opener]:
         # pyarrow keeps memory that it has freed, some 50 MB, for its next arrays.
         stack.callback(pyarrow.default_memory_pool().release_unused)
         for path in paths:
-            if not isinstance(path, Frame) and files.size_of(path) is None:
+            if isinstance(path, Frame):
+                with path.opened() as rows, _stream_errors(path):
+                    source = _arrow_rows(path, rows)
+                    if not isinstance(source, pyarrow.Table):
+                        copies[path] = stack.enter_context(spilled(_messages(source), tmpdir))
+            elif files.size_of(path) is None:
                 with files.open_input(path) as stream, files.reading(path):
                     copies[path] = stack.enter_context(copied(stream, tmpdir))
         yield opened
+
+
+def open_source(path: str) -> AbstractContextManager[Any]:
+    """Open a file, or the rows of a frame."""
+    return path.opened() if isinstance(path, Frame) else files.open_input(path)
 
 
 @contextmanager
@@ -448,20 +462,12 @@ def _opened(
 
     Raises DataError.
     """
-    if isinstance(path, Frame):
-        rows = path.rows
-        try:
-            if hasattr(rows, "iloc"):
-                rows = pyarrow.Table.from_pandas(rows, preserve_index=False)
-            rows = pyarrow.table(rows)
-        except (pyarrow.ArrowException, TypeError, ValueError) as error:
-            # The last of several messages of pyarrow names the column.
-            found = str(error.args[-1]) if error.args else str(error)
-            raise ContentError(f"{path}: expected columns of one type each: {found}") from None
-        yield _frame(path, rows)
-        return
     with ExitStack() as stack:
         stream = stack.enter_context(opener(path))
+        if isinstance(path, Frame):
+            is_copy = hasattr(stream, "seek")
+            yield _frame(path, stream if is_copy else _arrow_rows(path, stream), watch)
+            return
         if format_ != "parquet":
             yield _delimited(path, format_, delimiter, header, stream, watch, block_size)
             return
@@ -483,9 +489,12 @@ def _batches(
 
     read : receives the places of columns and a number of rows, and yields batches of that size
     """
-    rows = min(max(ROWS[0], VALUES // max(1, len(places))), ROWS[1])
-    for batch in read(places, rows):
+    for batch in read(places, _batch_rows(len(places))):
         yield partial(_batch, batch, name, names, places)
+
+
+def _batch_rows(columns: int) -> int:
+    return min(max(ROWS[0], VALUES // max(1, columns)), ROWS[1])
 
 
 def _batch(batch: Any, name: str, names: list[str], places: Sequence[int]) -> _Batch:
@@ -497,14 +506,81 @@ def _batch(batch: Any, name: str, names: list[str], places: Sequence[int]) -> _B
     return _Batch(batch.num_rows, arrays, names)
 
 
-def _frame(name: str, rows: Any) -> _Table:
-    names = list(map(str, rows.column_names))
+def _arrow_rows(path: str, rows: Any) -> Any:
+    """Return rows as a table of pyarrow if they are in memory, else as a reader of batches.
 
-    def read(places: Sequence[int], size: int) -> Iterable[Any]:
-        return rows.select(places).to_batches(size)
+    A frame of another library that is not known to be in memory may be read only once.
+    """
+    try:
+        if hasattr(rows, "iloc"):
+            return pyarrow.Table.from_pandas(rows, preserve_index=False)
+        if isinstance(rows, pyarrow.Table) or hasattr(rows, "__dataframe__"):
+            return pyarrow.table(rows)
+        if isinstance(rows, Batches):
+            return rows
+        return pyarrow.RecordBatchReader.from_stream(rows)
+    except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        # The last of several messages of pyarrow names the column.
+        found = str(error.args[-1]) if error.args else str(error)
+        raise ContentError(f"{path}: expected columns of one type each: {found}") from None
 
-    kinds, of_pandas = rows.schema.types, _index_names(rows.schema)
+
+def _messages(reader: Any) -> Iterator[bytes]:
+    """Yield the messages of a stream of Arrow with the batches of a reader."""
+    buffer, done = io.BytesIO(), 0
+    with pyarrow.ipc.new_stream(buffer, reader.schema) as stream:
+        for part in _parts(reader, _batch_rows(len(reader.schema))):
+            stream.write_batch(part)
+            done += part.num_rows
+            emit(Progress("reading", done))
+            yield buffer.getvalue()
+            buffer.seek(0)
+            buffer.truncate()
+    yield buffer.getvalue()
+
+
+def _parts(batches: Iterable[Any], rows: int) -> Iterator[Any]:
+    """Yield batches of at most this number of rows."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _frame(name: str, source: Any, watch: Watch) -> _Table:
+    """Return the table of what `_arrow_rows` returned, or of a file of `_messages`."""
+
+    def copy(places: Sequence[int] | None = None) -> Any:
+        source.seek(0)
+        options = pyarrow.ipc.IpcReadOptions(included_fields=places and list(places))
+        return pyarrow.ipc.open_stream(source, options=options)
+
+    is_copy = hasattr(source, "seek")
+    schema = copy().schema if is_copy else source.schema
+    names = list(map(str, schema.names))
+
+    def read(places: Sequence[int], size: int) -> Iterator[Any]:
+        if isinstance(source, pyarrow.Table):
+            yield from source.select(places).to_batches(size)
+            return
+        done, batches = 0, copy(places) if is_copy else (one.select(places) for one in source)
+        with _stream_errors(name):
+            for batch in _parts(batches, size):
+                done += batch.num_rows
+                watch(Progress("reading", done))
+                yield batch
+
+    kinds = [getattr(kind, "storage_type", kind) for kind in schema.types]
+    of_pandas = _index_names(schema)
     return _Table(name, names, kinds, partial(_batches, name, names, read), of_pandas=of_pandas)
+
+
+@contextmanager
+def _stream_errors(name: str) -> Iterator[None]:
+    """Turn the errors of a stream of record batches into a ContentError."""
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ContentError(f"{name}: {' '.join(str(error).split())}") from None
 
 
 def _index_names(schema: Any) -> list[str]:
@@ -1082,7 +1158,7 @@ def read_blocks(
     block_size: int = BLOCK_SIZE,
     keep: Sequence[str] = (),
     unseen: Counter[str] | None = None,
-    opener: Opener = files.open_input,
+    opener: Opener = open_source,
     no_header: bool = False,
     delimiter: str = "",
 ) -> Generator[ParsedRows, None, None]:

@@ -188,6 +188,7 @@ class FittedModel:
             "label_column": None if model.columns is None else model.columns.label,
             "version": metadata.version,
             "configuration": metadata.configuration,
+            "database": metadata.database,
             **{name: lines.get(name) for name in NUMBERS},
             "certificate": lines.get("certificate", metadata.version and unrecorded),
             **{name: lines.get(name) for name in TEXTS},

@@ -181,6 +181,7 @@ class Metadata:
     Numbers that are nan are written as null: they are unknown or not finite.
 
     configuration : the command line of the training without its files
+    database : the URL of the database of --sql, without a password
     problem : as docs/certificate-format.md defines it
     support_vectors_before to labels_changed : see `events.Reduced`
     epsilon to t : of sgd, what an update continues from. `origin`, or with -n `nu`, mark novelty
@@ -190,6 +191,7 @@ class Metadata:
 
     version: str | None = _line(TEXT)
     configuration: str | None = _line(LineKind("the options of a training", _configuration))
+    database: str | None = _line(TEXT)
     seed: int | None = _line(COUNT)
     n: int | None = _line(COUNT)
     d: int | None = _line(COUNT)

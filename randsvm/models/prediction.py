@@ -59,6 +59,7 @@ def predict(
     ----------
     data : str, PathLike or sequence of these
         Name of a file, a pattern of names, or several names. Files are predicted in this order.
+        With the option ``sql``, a query, it is the URL of a database.
     model : str or PathLike
         Model file of randsvm, LIBSVM or LIBLINEAR.
     output : str or PathLike
@@ -89,7 +90,13 @@ def predict(
     """
     began = time.perf_counter()
     params = params or PredictParams()
-    paths, model, output = files.inputs(data), os.fspath(model), os.fspath(output)
+    model, output = os.fspath(model), os.fspath(output)
+    if params.sql is None:
+        paths = files.inputs(data)
+    else:
+        from randsvm.data.database import Query
+
+        paths = (Query(data, params.sql),)
     inputs = {"TEST_FILE": paths, "MODEL_FILE": model, "--row-weights": params.row_weights}
     files.check_distinct({"OUTPUT_FILE": output}, inputs)
     check_is_not_model(paths, "TEST_FILE MODEL_FILE OUTPUT_FILE")

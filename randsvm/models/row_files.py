@@ -13,7 +13,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data import svmlight
-from randsvm.data.columns import Format, fields_of
+from randsvm.data.columns import Format, Frame, fields_of
 from randsvm.data.labels import LabelTable, label_values
 from randsvm.data.reading import Reader, labelled_blocks
 from randsvm.data.row_weights import RowWeights
@@ -82,15 +82,16 @@ class RowFiles:
         # Of each column of a table the number of texts that training never saw.
         self.other_texts: Counter[str] = Counter()
         self.columns = None
+        is_query = isinstance(paths[0], Frame)
         if format_ != "svmlight" and model.columns is not None:
-            own_format = cast("Format", format_ or model.columns.format)
+            own_format = "parquet" if is_query else cast("Format", format_ or model.columns.format)
             own = model.columns.delimiter if own_format == model.columns.format else ""
             own = own if delimiter in (None, AUTO) else delimiter
             self.columns = replace(model.columns, format=own_format, delimiter=own)
         require(
-            self.columns is not None or format_ in (None, "svmlight"),
-            f"--format {format_}: {path} was trained without a table, so its features have no "
-            "columns",
+            self.columns is not None or (format_ in (None, "svmlight") and not is_query),
+            f"{'--sql' if is_query else f'--format {format_}'}: {path} was trained without a "
+            "table, so its features have no columns",
         )
         require(
             self.columns is not None or keep is None,

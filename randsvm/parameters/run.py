@@ -132,6 +132,15 @@ class DataParams(Options):
         group=TABLE,
         brief="svmlight, csv, tsv or parquet.",
     )
+    sql: str | None = option(
+        None,
+        Kind(),
+        "--sql",
+        help="Query whose rows are the table; TRAIN_FILE is the URL of the database, "
+        "duckdb:///FILE, sqlite:///FILE or postgresql://USER@HOST/NAME. Models and logs have the "
+        "query, and the URL without its password.",
+        group=TABLE,
+    )
     label_column: str | None = option(
         None,
         Kind(),
@@ -209,18 +218,15 @@ class DataParams(Options):
         super().__post_init__()
         for flag in () if self.is_table else changed_flags(self, TABLE):
             require(flag == "--format", f"{flag} is for tables: give --format csv, tsv or parquet")
-        require(
-            not self.no_header or self.format != "parquet", "--no-header is for CSV and TSV files"
-        )
-        require(
-            self.delimiter is None or self.format != "parquet",
-            "--delimiter is for CSV and TSV files",
-        )
+        is_text = self.sql is None and self.format != "parquet"
+        require(is_text or not self.no_header, "--no-header is for CSV and TSV files")
+        require(is_text or self.delimiter is None, "--delimiter is for CSV and TSV files")
+        require(self.sql is None or self.format is None, "give one of --sql and --format, not both")
 
     @property
     def is_table(self) -> bool:
         """Whether the rows come from a table."""
-        return self.format not in (None, "svmlight")
+        return self.sql is not None or self.format not in (None, "svmlight")
 
 
 @record
@@ -516,6 +522,14 @@ class PredictParams(Options):
         group=TABLE,
         brief="svmlight, csv, tsv or parquet.",
     )
+    sql: str | None = option(
+        None,
+        Kind(),
+        "--sql",
+        help="Query whose rows are predicted; TEST_FILE is the URL of the database, "
+        "duckdb:///FILE, sqlite:///FILE or postgresql://USER@HOST/NAME.",
+        group=TABLE,
+    )
     keep: str | None = option(
         None,
         Kind(),
@@ -563,6 +577,7 @@ class PredictParams(Options):
         )
         # A label set has any number of labels, and a table the same columns in each row.
         require(not (sets and self.keep), "give one of --coverage and --keep, not both")
+        require(self.sql is None or self.format is None, "give one of --sql and --format, not both")
 
 
 @record

@@ -553,7 +553,7 @@ def update(
     with listening(clock):
         run = UpdateRun(data, model, old, params, job, clock)
         # These options have an effect: no notice.
-        effective = {"--row-weights", "--format", "--no-header"}
+        effective = {"--row-weights", "--format", "--sql", "--no-header"}
         for option in [*ineffective_flags(params), *changed_flags(how)]:
             if option not in effective:
                 emit(Notice(f"{option} has no effect with --update"))

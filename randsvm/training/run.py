@@ -177,16 +177,18 @@ def _table_options(
         return None
     require(not isinstance(data, Arrays), "--format is for files, not for arrays")
     require(not row_numbers, "-t precomputed reads svmlight files, not tables")
+    table = f"--format {how.format}" if how.sql is None else "--sql"
     require(
         how.label_column is not None or params.task == "one-class",
-        f"--format {how.format} needs --label-column",
+        f"{table} needs --label-column",
     )
     require(
         how.group_column is not None or job.search.groups != "qid",
-        f"--groups qid needs --group-column with --format {how.format}",
+        f"--groups qid needs --group-column with {table}",
     )
     return TableOptions(
-        cast("Format", how.format),
+        # Files for the model of a query have its types of columns.
+        cast("Format", how.format or "parquet"),
         how.label_column,
         how.ignore_columns or "",
         not how.no_header,
@@ -411,6 +413,8 @@ def train(
         share = 1 if calibration_of(params) is None else 1 / (1 + PROBABILITY_TIME)
         run = trainer.new_run(params, clock, clock.share(share))
         run.path, run.arguments, run.searched = model, configuration(params, job), searched
+        if job.data_params.sql is not None:
+            run.database = joint_name(data)
         with run.saved_if_broken_off():
             run.run()
             run.complete()
@@ -623,6 +627,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     stopped: why it ended
     arguments: the configuration that the model stores
     searched: the result of the search; None: there was none
+    database: the name of the database of --sql
     calibrated: the fields of the model for probabilities
     """
 
@@ -631,6 +636,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     stopped: Stopped
     arguments: Sequence[str] = ()
     searched: Searched | None = None
+    database: str | None = None
     calibrated: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod
@@ -728,6 +734,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
         return Metadata(
             version=__version__,
             configuration=shlex.join(self.arguments),
+            database=self.database,
             seed=self.trainer.job.data_params.seed,
             n=D.n,
             d=len(D.summary.features),
