@@ -81,8 +81,13 @@ def lines_of(path: str) -> list[bytes]:
 
 
 def numbers(texts: Any, real: Any) -> Any:
-    """Return the number nearest to each text."""
-    found = np.array([*texts]).astype(real) if len(texts) else np.empty(0, real)
+    """Return the number nearest to each text; in finer numbers, too, what underflows in float64 is
+    the float64 number."""
+    texts = np.array([*texts], None if len(texts) else real)
+    found = texts.astype(real)
+    if real is FINE:
+        near = texts.astype(float)
+        found = np.where(abs(near) < np.finfo(float).tiny, near, found)
     require(np.isfinite(found).all(), BAD, "expected finite numbers")
     return found
 

@@ -665,6 +665,18 @@ def test_a_second_checker_agrees_about_true_and_wrong_certificates(tmp_path, nam
         assert (second_verdict(data, model), verdict(data, model)[0]) == (1, 1)
 
 
+def test_numbers_below_the_range_of_float64_are_those_of_float64(tmp_path, second_verdict):
+    y, X = labelled(np.random.default_rng(3), 40, 2)
+    tiny = "1 1:1e-320 2:2.3e-320\n0 1:3e-320 2:-2e-320\n1 1:1e-400\n0 cost:1e-400 1:1\n"
+    data, model = tmp_path / "data", tmp_path / "model"
+    data.write_text(text_of(y, X) + tiny)
+    run_train("-q", "--scale", "unit", data, model)
+    assert (second_verdict(data, model), verdict(data, model)[0]) == (0, 0)
+    texts = [b"1e-320", b"-2.3e-310", b"1e-400", b"0.1"]
+    fine, near = check.numbers(texts, check.FINE), check.numbers(texts, float)
+    assert (fine[:3] == near[:3]).all()
+
+
 @pytest.mark.parametrize("name", ["ranges", "numbers", "booleans", "letters of numbers"])
 def test_a_second_checker_agrees_about_labels(tmp_path, name, second_verdict):
     data, model = trained_on_labels(tmp_path, name)

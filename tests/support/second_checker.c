@@ -12,10 +12,10 @@ typedef long double R;
 typedef struct { char *p; size_t n, cap; } Buf;
 typedef struct { int ix; R v; double d; } Feature; /* v is from the decimal number, d its float64 number */
 typedef struct { Feature *f; int n, label, group, y; R weight, c, beta, *coef; } Row; /* a row of the data, or a vector */
-static const R MU = LDBL_EPSILON / 2;
 static int n, nv, classes, degree;
+static unsigned char hash[32];
 static char undecided[200], kind, *labels[1024], *meta; /* kind of kernel: l, p or r; the lines of the header and the trailer */
-static R gam, coef0;
+static R MU = LDBL_EPSILON / 2, gam, coef0;
 static Row *x, *z; /* the rows and the vectors */
 static Buf arrays[6]; /* of the digest; the last one is what the digest is of */
 #define end(code, ...) (printf((code) == 0 ? "verified: " : (code) == 1 ? "refuted: " : (code) == 3 ? "undecided: " : "error: "), \
@@ -34,7 +34,7 @@ static char *slurp(const char *path) {
     return fclose(f) || !b.n || strlen(b.p) != b.n ? (end(65, "%s: no text", path), NULL) : b.p;
 }
 #define TURN(v, b, c, d, last) (((v) >> b | (v) << (32 - b)) ^ ((v) >> c | (v) << (32 - c)) ^ ((v) >> d | (last ? 0 : (v) << (32 - d))))
-static int sha256(Buf b, const char *expected, unsigned char *out) {
+static int sha256(Buf b, const char *expected) { /* sets hash; whether it is the expected one */
     char hex[65], bits[8];
     uint32_t h[8], k[64], w[64], s[8], a, e;
     for (int i = 0; i < 8; i++) bits[i] = (char)((uint64_t)b.n * 8 >> (56 - 8 * i));
@@ -44,8 +44,7 @@ static int sha256(Buf b, const char *expected, unsigned char *out) {
         if (q == p) k[c++] = (uint32_t)(fmodl(cbrtl(p), 1) * 0x1p32L);
     }
     for (b.cap = 0, b.p = memcpy(more(NULL, b.n + 1), b.p, b.n), add(&b, "\x80", 1); b.n % 64 != 56;) add(&b, "", 1);
-    add(&b, bits, 8);
-    for (unsigned char *m = (unsigned char *)b.p; m < (unsigned char *)b.p + b.n;) {
+    for (unsigned char *m = (add(&b, bits, 8), (unsigned char *)b.p); m < (unsigned char *)b.p + b.n;) {
         memcpy(s, h, sizeof s);
         for (int i = 0; i < 64; i++, m += i <= 16 ? 4 : 0) {
             if (i < 16) w[i] = (uint32_t)m[0] << 24 | m[1] << 16 | m[2] << 8 | m[3];
@@ -56,7 +55,7 @@ static int sha256(Buf b, const char *expected, unsigned char *out) {
         }
         for (int i = 0; i < 8; i++) h[i] += s[i];
     }
-    for (int i = 0; i < 32; i++) sprintf(hex + 2 * i, "%02x", out[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4))));
+    for (int i = 0; i < 32; i++) sprintf(hex + 2 * i, "%02x", hash[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4))));
     return free(b.p), expected && !strncmp(hex, expected, 64);
 }
 static char *cut(char **s, const char *ends) { /* the next word of a text, or NULL */
@@ -65,14 +64,16 @@ static char *cut(char **s, const char *ends) { /* the next word of a text, or NU
 }
 #define word(s) cut(s, " \t\r")
 static int decimal(const char *s, char *e) { return s && isfinite(strtod(s, &e)) && *s && !*e && !s[strspn(s, "+-.0123456789eE")]; }
-static R number(const char *s) { return decimal(s, NULL) ? strtold(s, NULL) : (end(65, "'%s' is no number", s ? s : ""), 0); }
+static R number(const char *s) {
+    if (!decimal(s, NULL)) end(65, "'%s' is no number", s ? s : "");
+    return fabs(strtod(s, NULL)) < DBL_MIN ? strtod(s, NULL) : strtold(s, NULL);
+}
 static void feature(Row *r, int ix, R v, double d) {
     if (!(r->n & (r->n + 1))) r->f = more(r->f, (2 * r->n + 2) * sizeof *r->f);
     r->f[r->n++] = (Feature){ix, v, d};
 }
 static void pair(Row *r, char *w, int base) {
-    char *e;
-    long ix = strtol(w, &e, 10);
+    char *e; long ix = strtol(w, &e, 10);
     if (*w < '0' || *w > '9' || *e != ':' || ix < base || ix > INT32_MAX || (r->n && ix <= r->f[r->n - 1].ix))
         end(65, "'%.40s': expected ascending index:value", w);
     feature(r, (int)ix, number(e + 1), strtod(e + 1, NULL));
@@ -132,9 +133,9 @@ static void read_data(char *p, int base) {
         l[strcspn(l, "#")] = 0, cost = "1";
         if (!(w = word(&l))) continue;
         while (r.label < classes && !same_label(w, labels[r.label])) r.label++;
-        for (char *c = w; *c; c++) if (r.label == 1023 || *c < 33 || *c > 126 || strchr("\"\\[],", *c)) end(3, "the label '%s' is not read", w);
+        for (char *c = w; *c; c++) if (r.label > 999 || *c < 33 || *c > 126 || strchr("\"\\[],", *c)) end(3, "label '%s' is not read", w);
         if (r.label == classes)
-            add(arrays + 5, classes ? "\", \"" : "[\"", classes ? 4 : 2), add(arrays + 5, labels[classes++] = w, strlen(w));
+            add(arrays + 5, classes ? "\", \"" : "[\"", classes ? 4 : 2), add(arrays + 5, w, strlen(w)), labels[classes++] = w;
         while ((w = word(&l)))
             if (!r.n && !strncmp(w, "cost:", 5)) cost = w + 5;
             else if (r.n || strncmp(w, "qid:", 4)) pair(&r, w, base);
@@ -147,10 +148,9 @@ static void read_data(char *p, int base) {
 }
 int main(int argc, char **argv) {
     int i, j, k, m, p = 0, q = 1, nf = 0, seen = 0, place[1024], ix[65536]; /* place: of a class among the machines */
-    unsigned char h[32];
-    char *s, *l, *text = argc > 2 ? slurp(argv[argc - 1]) : (end(2, "second_checker DATA... MODEL"), ""), *tail = strstr(text, "\n# randsvm ");
+    char *s, *l, *text = argc > 2 ? slurp(argv[argc - 1]) : (end(2, "DATA... MODEL"), ""), *tail = strstr(text, "\n# randsvm ");
     if (!tail || strncmp(tail, "\n# randsvm format 2\n", 20) || strlen(tail) < 120) end(65, "no model of format 2");
-    if (!sha256((Buf){text, strlen(text) - 82, 0}, strrchr(text, ' ') + 1, h)) end(1, "claim 5, the seal is wrong");
+    if (!sha256((Buf){text, strlen(text) - 82, 0}, strrchr(text, ' ') + 1)) end(1, "claim 5, the seal is wrong");
     char *rows = strstr(text, "\nSV\n"), *problem, *certificate, *scale, *kernel;
     meta = strdup(text), tail[1] = 0, problem = LINE("problem"), certificate = LINE("certificate"), scale = LINE("scale");
     if (!rows || !problem || !certificate || strncmp(problem, "{\"task\": \"svc\",", 15) || LINE("map") || LINE("columns")
@@ -160,8 +160,8 @@ int main(int argc, char **argv) {
     problem = strndup(problem, strcspn(problem, "\n"));
     R v, C = NUMBER(find(problem, "\"C\"")), all = 0, S = 0, radius = 0, d = 0, D = 0, eD = 0, G = 0, eG = 0, lost = 0, cost = 0, ec = 0;
     for (i = 1; i < argc - 1; i++) read_data(slurp(argv[i]), (int)NUMBER(LINE("index_base")));
-    for (add(arrays + 5, "\"]", 2), i = 0; i < 5; i++) sha256(arrays[i], NULL, h), add(arrays + 5, h, 32);
-    if (!LINE("digest") || !sha256(arrays[5], LINE("digest") + 1, h) || n != NUMBER(LINE("n"))) end(1, "claim 5, other data");
+    for (add(arrays + 5, "\"]", 2), i = 0; i < 5; i++) sha256(arrays[i], NULL), add(arrays + 5, hash, 32);
+    if (!LINE("digest") || !sha256(arrays[5], LINE("digest") + 1) || n != NUMBER(LINE("n"))) end(1, "claim 5, other data");
     for (s = strndup(LINE("labels"), strcspn(LINE("labels"), "]")); (l = cut(&s, "[\", ")); place[i] = seen++)
         for (i = 0; !same_label(l, labels[i]);) if (++i == classes) end(1, "the label %s is not in the data", l);
     if (seen != classes || classes < 2) end(1, "the labels are not those of the data");
@@ -237,14 +237,14 @@ int main(int argc, char **argv) {
         }
         G += gap, eG += sm * A * fabsl(rho[m]) + apart * apart / 2;
         R O = 1.01L * (1 + sqrtl(2 * (dual + gap + eD + eG) * top)), miss = fabsl(beta); /* what rounding of coefficients may cost */
-        e = sm * A, lost += O * (miss + e + 2 * over) + over * over * top;
-        if (miss + e > 1e-6L * A) cost += O * miss, ec += O * (miss - e > 1e-6L * A ? e : miss);
+        e = sm * A, lost += O * (miss + e + 2 * over) + over * over * top, b = 1 + sqrtl(fmaxl(dual + gap - eD - eG, 0) * top);
+        if (miss + e > 1e-6L * A) cost += O * (miss + e), ec += O * (miss + e) - (miss - e > 1e-6L * A ? b * (miss - e) : 0);
     }
     R t[5] = {NUMBER(LINE("primal")), NUMBER(LINE("primal_error")), NUMBER(LINE("dual")), NUMBER(LINE("dual_error")), NUMBER(LINE("gap"))};
     R P = D + G, eP = eD + eG, most = fmaxl(P, fabsl(D)), room = 0x1p-50L * fmaxl(most, fmaxl(fabsl(t[0]), fabsl(t[2])));
     claim("claim 1, primal", t[1] - fabsl(P - t[0]) + room, eP, eP);
     claim("claim 2, dual", D - t[2] + t[3] + room, eD + lost, eD);
     claim("claim 3, gap", t[4] * most - G + room, eG + eP * t[4] + lost, eG + eP * t[4]);
-    claim("claim 4, the sum of the coefficients", 2 * t[3] - cost + room, ec, ec);
+    claim("claim 4, the sum of the coefficients", 2 * t[3] - cost + room, 0, ec);
     if (*undecided) end(3, "%s", undecided); else end(0, "P = %.15Lg +- %.1Lg, D = %.15Lg +- %.1Lg", P, eP, D, eD);
 }
