@@ -6,6 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -320,6 +321,23 @@ def join_weights(parts: Sequence[tuple[int, np.ndarray | None]]) -> np.ndarray |
     if all(weights is None for _, weights in parts):
         return None
     return np.concatenate([np.ones(m) if w is None else w for m, w in parts])
+
+
+def sum_of_weights(weights: np.ndarray) -> float:
+    """Return the sum of numbers that are not below 0, which two roundings have changed at most."""
+    return math.fsum(math.fsum(weights[at].tolist()) for at in slices(len(weights), 1 << 16))
+
+
+def sums_of_classes(y: np.ndarray, weights: np.ndarray | None, classes: int) -> np.ndarray:
+    """Return the `sum_of_weights` of each class, (classes,) float64.
+
+    y : (m,) int64, class numbers; weights : (m,), None: all are 1.
+    """
+    if weights is None:
+        return np.bincount(y, minlength=classes).astype(np.float64)
+    order = np.argsort(y, kind="stable")
+    ends = np.searchsorted(y[order], np.arange(classes + 1))
+    return np.array([sum_of_weights(weights[order[a:b]]) for a, b in pairwise(ends)])
 
 
 def philox_words(

@@ -394,7 +394,7 @@ def machines_of(data: Data, model: Model) -> list[Any]:
             y, factor = np.where(classes[rows] == i, real(1), real(-1)), np.array(of_class, real)
             factor = factor[classes[rows]]
             if against_rest and not model.is_linear:  # the rest has one weight
-                rest = total / (2 * (total - totals[i])) if given.get("balanced") else 1
+                rest = total / (2 * added(weights[classes != i])) if given.get("balanced") else 1
                 factor = np.where(y > 0, stated[i] or total / (2 * totals[i]), rest)
             found.append((rows, y, factor, own, coefficients))
     text = f"expected {len(found)} numbers rho, found {len(model.b)}"

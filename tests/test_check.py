@@ -683,6 +683,21 @@ def test_a_second_checker_agrees_about_labels(tmp_path, name, second_verdict):
     assert (second_verdict(data, model), verdict(data, model)[0]) == (0, 0)
 
 
+def test_the_rest_of_a_far_heavier_class_has_its_own_weight(tmp_path):
+    """`balanced` divides by the weight of the rest: a difference of sums would have few digits."""
+    y, X = np.arange(90) % 3, np.random.default_rng(0).normal(size=(90, 3)).round(3)
+    data, model, costs = tmp_path / "data", tmp_path / "model", ["1000000000", "0.001", "0.003"]
+    data.write_text(text_of(y, X, np.array(costs)[y]))
+    run_train("-q", "-w", "balanced", "--multiclass", "ovr", "-c", 1e-12, "-g", 1, data, model)
+    rows = model.read_text().partition("\nSV\n")[2].partition("#")[0].splitlines()
+    # Of the machine of label 0; the others have y = -1.
+    largest = -min(float(row.split()[0]) for row in rows)
+    _, *rest = sums = [np.count_nonzero(y == k) * Fraction(cost) for k, cost in enumerate(costs)]
+    bound = Fraction("1e-12") * Fraction("0.003") * sum(sums) / (2 * sum(rest))
+    assert largest == pytest.approx(float(bound), rel=1e-12)
+    assert verdict(data, model)[0] == check.VERIFIED
+
+
 # ---- bad inputs ----------------------------------------------------------------------------------
 
 BAD_ROWS = {

@@ -17,7 +17,17 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix, csr_of_all, distinct, slices, sorted_union, to_csr
+from randsvm.arrays import (
+    CsrMatrix,
+    Matrix,
+    csr_of_all,
+    distinct,
+    slices,
+    sorted_union,
+    sum_of_weights,
+    sums_of_classes,
+    to_csr,
+)
 from randsvm.data import cache, in_memory
 from randsvm.data.chunks import (
     RawChunk,
@@ -266,7 +276,7 @@ class Dataset:
     def total_weight(self) -> float:
         """Return the sum of the weights of all rows of this view, n if rows have no weights."""
         weights = self.weights()
-        return float(self.n) if weights is None else float(weights.sum())
+        return float(self.n) if weights is None else sum_of_weights(weights)
 
     def class_totals(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of rows of each class of this view, (K,) int64, and the sum of their
@@ -278,8 +288,7 @@ class Dataset:
             return np.array(summary.counts)[order], np.array(summary.total_weight_by_class)[order]
         y = self.labels().astype(np.int64)
         counts = np.bincount(y, minlength=len(self.targets))
-        weights = self.weights()
-        return counts, counts * 1.0 if weights is None else np.bincount(y, weights, len(counts))
+        return counts, sums_of_classes(y, self.weights(), len(counts))
 
     def _count_from(self, starts: np.ndarray) -> None:
         """Set the shards. starts : (chunks + 1,) int64, the first row of each chunk, and n."""

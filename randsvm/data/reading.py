@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import sorted_union
+from randsvm.arrays import sorted_union, sums_of_classes
 from randsvm.data.chunks import RawChunk, cut_chunks, numbers_of
 from randsvm.data.columns import Columns, TableOptions
 from randsvm.data.labels import LabelTable
@@ -121,11 +122,12 @@ class FirstPass:
     def __init__(self, options: ParseOptions, known: LabelTable | None = None) -> None:
         self.options, self.known, self.classes = options, known, options.labels == "class"
         self.n = self.nnz = self.queries = self.zero_weights = self.written = 0
-        self.weight, self.last = 0.0, (Spelling("0", 1, 1), "")
+        self.last = Spelling("0", 1, 1), ""
         self.float64 = self.weighted = False
         self.digest = Digest(not options.any_label)
-        # The number of rows of each class, and the sum of their weights.
-        self.of_classes = np.zeros((2, 0))
+        # The number of rows of each class, the sum of their weights, and what rounding took from
+        # that sum; rows without classes count as one class.
+        self.of_classes = np.zeros((3, 0))
         self.features = np.empty(0, np.int32)
         # The groups of the rows of each block.
         self.groups: list[np.ndarray] = []
@@ -171,21 +173,24 @@ class FirstPass:
         self.nnz += len(chunk.values)
         self.float64 = self.float64 or chunk.values.dtype == np.float64
         self.digest.add(chunk)
-        weights = np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
-        self.weighted = self.weighted or bool((weights != 1).any())
-        self.weight += float(weights.sum())
-        if self.classes:
-            y, seen = chunk.y.astype(np.int64), self.of_classes.shape[1]
-            # bincount counts rows without weights; a chunk may have new classes, beyond `seen`.
-            more = np.array([np.bincount(y, of_rows, seen) for of_rows in (None, weights)])
-            more[:, :seen] += self.of_classes
-            self.of_classes = more
+        weights = chunk.weights
+        self.weighted = self.weighted or (weights is not None and bool((weights != 1).any()))
+        y = (chunk.y if self.classes else np.zeros(len(chunk.y))).astype(np.int64)
+        # A chunk may have new classes.
+        more = max(0, int(y.max(initial=0)) + 1 - self.of_classes.shape[1])
+        counts, sums, rest = np.pad(self.of_classes, ((0, 0), (0, more)))
+        of_chunk = sums_of_classes(y, weights, len(counts))
+        total = sums + of_chunk
+        # Knuth's two-sum
+        part = total - sums
+        rest += (sums - (total - part)) + (of_chunk - part)
+        self.of_classes = np.array([counts + np.bincount(y, minlength=len(counts)), total, rest])
 
     def summary(self, labels: Sequence[str], columns: Columns | None = None) -> Summary:
         """Return the summary, after the last chunk. labels: of all classes"""
+        sums = self.of_classes if self.classes else self.of_classes[:, :0]
         # Rows of the last classes may all have the weight 0.
-        missing = len(labels) - self.of_classes.shape[1]
-        counts, weights = np.pad(self.of_classes, ((0, 0), (0, missing)))
+        counts, weights, rest = np.pad(sums, ((0, 0), (0, len(labels) - sums.shape[1])))
         return Summary(
             n=self.n,
             nnz=self.nnz,
@@ -195,8 +200,8 @@ class FirstPass:
             digest=self.digest.of(labels),
             float64=self.float64,
             weighted=self.weighted,
-            total_weight=self.weight,
-            total_weight_by_class=tuple(weights.tolist()),
+            total_weight=math.fsum(self.of_classes[1:].ravel().tolist()),
+            total_weight_by_class=tuple((weights + rest).tolist()),
             queries=self.queries,
             has_row_numbers=self.options.has_row_numbers,
             zero_weights=self.zero_weights,

@@ -34,6 +34,10 @@ from randsvm.kernels.layouts import BLOCK_CENTRES, Layout, RowSizes
 
 # Roundings between a number of a file, or of a model as written, and the float64 number in use.
 WRITTEN = 8
+# Those of a bound or a sum that a problem prescribes. A sum of weights has 4 with its numbers and
+# its classes, and another for each pair; `balanced` divides one by a multiple of another. C, nu and
+# the weight of the row are numbers and factors.
+PRESCRIBED = 16
 # exp of the compiled code and of numpy is within 4 units in the last place, in either precision.
 EXP_ERROR = 8
 # Values of exp that count as 0, or whose products with coefficients vanish, are smaller than this.

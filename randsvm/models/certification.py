@@ -18,13 +18,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import CsrMatrix, Matrix, absolute, slices, squared_norms, to_csr
+from randsvm.arrays import (
+    CsrMatrix,
+    Matrix,
+    absolute,
+    slices,
+    squared_norms,
+    sums_of_classes,
+    to_csr,
+)
 from randsvm.data.svmlight import ParsedRows, row_numbers
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import RowSizes
 from randsvm.kernels.rounding import (
+    PRESCRIBED,
     WRITTEN,
     addition_error,
     largest_offset,
@@ -236,15 +245,22 @@ def total_of(parts: Sequence[RowSums]) -> RowSums:
     Of the rows that equal one support vector, those much farther away than the nearest are left
     out.
     """
-    *added, largest, residuals, matches = zip(*parts, strict=True)
-    losses, rows, weights, diagonal = (sum(each[1:], each[0]) for each in added)
+    losses, rows, weights, diagonal, largest, residuals, matches = zip(*parts, strict=True)
     *arrays, X = zip(*matches, strict=True)
     every = SupportVectorRows._make([*map(np.concatenate, arrays), CsrMatrix.vstack(X)])
     smallest = np.full(every.groups.max(initial=-1) + 1, np.inf)
     np.minimum.at(smallest, every.groups, every.distances)
     found = every.some(every.distances <= 2 * smallest[every.groups])
     residuals = np.concatenate(residuals, axis=1)
-    return RowSums(losses, rows, weights, diagonal, np.max(largest, axis=0), residuals, found)
+    return RowSums(
+        np.sum(losses, axis=0),
+        sum(rows),
+        np.array(list(map(fsum, zip(*weights, strict=True)))),
+        fsum(diagonal),
+        np.max(largest, axis=0),
+        residuals,
+        found,
+    )
 
 
 def losses_within(
@@ -429,9 +445,10 @@ class Judge:
             losses[k] = losses_within(self.loss, targets, f[:, k], error, costs)
             if model.nu and model.is_regression:
                 residuals = np.array([targets - f[:, k], error, costs])
-        counts = np.array([weights.sum()])
+        classes, numbers_of_classes = 1, np.zeros(len(y), np.int64)
         if self.loss.one_sided:
-            counts = np.bincount(y.astype(np.int64), weights, len(model.labels))
+            classes, numbers_of_classes = len(model.labels), y.astype(np.int64)
+        counts = sums_of_classes(numbers_of_classes, weights, classes)
         numbers = row_numbers(indptr, indices, values) if model.has_row_numbers else None
         if model.has_row_numbers:
             # As in the training, objectives of one-class do not count as 0 then.
@@ -496,7 +513,7 @@ class Judge:
     def _task(self, k: int, found: RowSums) -> Task:
         """Return the task of machine k."""
         (_, first, other), counts = self.machines[k], found.weights.tolist()
-        n = sum(counts) if other is None else counts[first] + counts[other]
+        n = fsum(counts) if other is None else counts[first] + counts[other]
         sides = (1.0, 1.0)
         if self.training.task == "svc":
             sides = side_weights(self.params.weights, self.model.labels, counts, first, other)
@@ -547,7 +564,7 @@ class Judge:
         offset = task.coefficient_sum * float(self.model.b[k])
         terms = [lost, offset, norms[0] / 2, task.absolute_sum * task.tube]
         primal, size = fsum(terms), fsum(map(abs, terms))
-        additions = found.rows + WRITTEN
+        additions = found.rows + PRESCRIBED
         primal_error = most - lost + errors[0] / 2 + addition_error(additions, most + size)
 
         dual, dual_error = nan, inf
@@ -561,8 +578,6 @@ class Judge:
             size = fsum(np.abs(near) * slope) + squared
             b = largest_offset(total, target + task.epsilon, largest, primal + primal_error)
             change = change_of_dual(task, rows.y, near, rows.weights, b)
-            # The prescribed sums are shares of a sum of weights, which is rounded.
-            change += addition_error(additions, total * b)
             dual_error = errors[1] / 2 + addition_error(len(near) + WRITTEN, size) + change
         name, gap = self.machines[k][0], self._gap(found, primal, dual, primal_error, dual_error)
         return MachineObjectives(name, primal, dual, gap, *distance, primal_error, dual_error)

@@ -132,7 +132,8 @@ def class_weights(
     if BALANCED in dict(weights):
         # A part of the rows may lack a class.
         K = sum(count > 0 for count in counts)
-        others = [sum(counts) / (K * count) if count else 1.0 for count in counts]
+        total = math.fsum(counts)
+        others = [total / (K * count) if count else 1.0 for count in counts]
     return [own.get(label_value(name), one) for name, one in zip(names, others, strict=True)]
 
 
@@ -165,7 +166,8 @@ def side_weights(
         return of_classes[first], of_classes[other]
     if BALANCED not in dict(weights):
         return of_classes[first], 1.0
-    sides = counts[first], sum(counts) - counts[first]
+    # Not the difference of two sums, which loses digits.
+    sides = counts[first], math.fsum([*counts[:first], *counts[first + 1 :]])
     even = class_weights(((BALANCED, 1.0),), ("", "rest"), sides)
     named = label_value(names[first]) in weights_of_labels(weights, names)
     return of_classes[first] if named else even[0], even[1]
@@ -427,7 +429,7 @@ class KernelParams(MachineParams):
 
     def check_classes(self, names: Sequence[str], counts: Sequence[float]) -> None:
         """Raise InfeasibleError if nu is infeasible for two classes of -s nu-svc."""
-        most = 2 * min(counts) / sum(counts)
+        most = 2 * min(counts) / math.fsum(counts)
         if self.task == "nu-svc" and self.nu > most:
             raise InfeasibleError(
                 f"-n {self.nu:g} is infeasible for the classes {' and '.join(names)}: with "

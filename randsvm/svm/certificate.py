@@ -32,8 +32,8 @@ from randsvm.data.sampling import Draw
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import Layout, RowSizes
 from randsvm.kernels.rounding import (
+    PRESCRIBED,
     SPARE,
-    WRITTEN,
     SumError,
     addition_error,
     distance_of_machines,
@@ -279,9 +279,10 @@ class Bounds(NamedTuple):
         norm_error = norm_error + addition_error(additions, u_size) + undrawn / DUAL_SHARE
         # Step 3: how much the residuals and the terms of b and tube may be above their sum.
         most = residuals + rise + undrawn
-        rounding = addition_error(additions, most) + 8 * FLOAT64_UNIT * prescribed
+        rounding = addition_error(additions, most) + PRESCRIBED * FLOAT64_UNIT * prescribed
         # Coefficients, b and C are decimal numbers: each term of P changes by that part.
-        written = 2 * (WRITTEN * FLOAT64_UNIT + rescaling) * (terms + linear_size + u_size + most)
+        sizes = terms + linear_size + u_size + most
+        written = 2 * (PRESCRIBED * FLOAT64_UNIT + rescaling) * sizes
         dual = norm_error / 2 + addition_error(additions, linear_size)
         return Bounds(dual, most - residuals + rounding + written + apart**2 / 2)
 

@@ -19,8 +19,8 @@ from randsvm.kernels._kernels import PANEL_COLUMNS
 from randsvm.kernels.expansion import exact_layout
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.rounding import (
+    PRESCRIBED,
     SPARE,
-    WRITTEN,
     addition_error,
     distance_of_machines,
     largest_offset,
@@ -149,7 +149,7 @@ class SharedValues:
         primal = dual + sums.residuals
         primal_error = bounds.dual + bounds.residuals + shift
         # As `tasks.change_of_dual`: beta within the decimal bounds, and an offset of a solution.
-        scaled = SPARE * WRITTEN * FLOAT64_UNIT
+        scaled = SPARE * PRESCRIBED * FLOAT64_UNIT
         offset = largest_offset(0.0, 1.0, largest_value(layout), primal + primal_error)
         change = scaled * size + SPARE * (missing + scaled * size) * offset
         return {

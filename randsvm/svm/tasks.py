@@ -37,7 +37,7 @@ from dataclasses import replace
 import numpy as np
 
 from randsvm.arrays import FLOAT64_UNIT
-from randsvm.kernels.rounding import SPARE, WRITTEN
+from randsvm.kernels.rounding import PRESCRIBED, SPARE
 from randsvm.parameters.svm import Problem
 from randsvm.records import record
 
@@ -180,7 +180,7 @@ def change_of_dual(
         excess = float((np.abs(beta) / bounds).max(initial=0.0))
     # Bounds of 1, those of one-class and nu-svc without weights, are exact.
     is_exact = weights is None and set(task.bounds) <= {0.0, 1.0} and excess <= 1
-    written = WRITTEN * FLOAT64_UNIT
+    written = PRESCRIBED * FLOAT64_UNIT
     # The factor that brings beta within the bounds is 1 - scaled.
     scaled = 0.0 if is_exact else SPARE * (1 - (1 - written) / max(1.0, excess))
     cost = scaled * float(np.abs(beta) @ (np.abs(y) + task.epsilon))

@@ -11,14 +11,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf, isfinite
+from math import fsum, inf, isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from randsvm.algorithms.decomposition import Start, feasible_step
-from randsvm.arrays import CsrMatrix, distinct
+from randsvm.arrays import CsrMatrix, distinct, sums_of_classes
 from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import label_values
@@ -29,7 +29,7 @@ from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Notice, emit_once
 from randsvm.files import display_name
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.rounding import WRITTEN, addition_error
+from randsvm.kernels.rounding import PRESCRIBED, addition_error
 from randsvm.models.decisions import class_pairs
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
@@ -309,12 +309,13 @@ class Subtasks:
     def _class_weights(self) -> list[float]:
         """The sum of the weights of the rows of each class in D, which may be a view."""
         labels, weights = self.D.labels().astype(np.int64), self.D.weights()
-        return np.bincount(labels, weights, len(self.labels)).tolist()
+        return sums_of_classes(labels, weights, len(self.labels)).tolist()
 
     def side_weights(self, number: int) -> tuple[float, float]:
         """Return the sums of the weights of the rows with y = +1 and with y = -1."""
-        (first, other), weights = self.sides[number], self._class_weights
-        return weights[first], sum(weights) - weights[first] if other is None else weights[other]
+        (first, other), sums = self.sides[number], self._class_weights
+        rest = [*sums[:first], *sums[first + 1 :]] if other is None else [sums[other]]
+        return sums[first], fsum(rest)
 
     def lacks_side(self, number: int) -> bool:
         """Return whether a pair has no rows, or only rows of weight 0, of one of its classes."""
@@ -334,7 +335,7 @@ class Subtasks:
         sides = self.side_weights(number)
         lost = [C * weight for C, weight in zip(problem.bounds, sides, strict=True)]
         primal = 2.0 * min(lost)
-        rounding = addition_error(self.D.n + WRITTEN, primal)
+        rounding = addition_error(PRESCRIBED, primal)
         certificate = Certificate(primal, 0.0, problem.positive_semidefinite, primal_error=rounding)
         b = 1.0 if lost[0] > lost[1] else -1.0
         return KernelSolution(empty.rows, EMPTY, b, problem, empty), certificate

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def seen_in(D):
         assert set(own) == {None}
     else:
         assert weights.tolist() == np.concatenate(own).tolist()
-        assert D.total_weight() == weights.sum()
+        assert D.total_weight() == pytest.approx(weights.sum())
     X, y = np.concatenate(X).tolist(), np.concatenate(y).tolist()
     return X, y, None if weights is None else weights.tolist()
 
@@ -162,3 +163,16 @@ def test_bad_weights_of_arrays_are_refused(weights, message):
     arrays = Arrays([[1.0], [2], [3]], ["a", "b", "a"], weights=weights)
     with pytest.raises(ContentError, match=message), open_rows(arrays):
         pass
+
+
+@pytest.mark.parametrize("labels", ["class", "number"])
+def test_sums_of_many_weights_lose_few_units(labels):
+    """The bounds of a certificate count the roundings of a sum of weights."""
+    n, weights = 20_000, [0.1, 0.3, 1e-9]
+    y, own = np.arange(n) % 2, np.array(weights)[np.arange(n) % 3]
+    of_class = [sum(map(Fraction, own[y == k].tolist())) for k in range(2)]
+    with open_rows(Arrays(np.ones((n, 1)), y, weights=own), labels=labels, chunk_rows=3000) as D:
+        sums = [D.total_weight(), D.summary.total_weight, *D.summary.total_weight_by_class]
+    expected = [sum(of_class)] * 2 + of_class * (labels == "class")
+    for found, exact in zip(sums, expected, strict=True):
+        assert abs(Fraction(found) / exact - 1) <= 2 * 2.0**-53
