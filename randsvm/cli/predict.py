@@ -158,7 +158,8 @@ def certify(
     """Print the objectives P and D of MODEL_FILE over TRAIN_FILE and the gap between them.
 
     They are computed in float64 from the text of both files. The model may come from any program
-    that writes LIBSVM's format; give -c, -p, -n and -w as in its training.
+    that writes LIBSVM's format; give -c, -p, -n and -w as in its training, unless this program
+    trained it.
     """
     params, resources = CertifyParams(**given), Resources(jobs=jobs)
     from randsvm.models import certification

@@ -79,7 +79,7 @@ def certify(
         Model file in LIBSVM's format, of randsvm, svm-train, ThunderSVM or another program.
     params : CertifyParams, optional
         C, epsilon, nu, the class weights and the weights of rows of the training, and the gap that
-        is required.
+        is required. A model of randsvm records all but the weights of rows.
     resources : Resources, optional
         Worker threads.
     watch : callable, default=silent
@@ -121,12 +121,15 @@ def certify(
     if loaded.prediction_type == "svc" and len(loaded.labels) < 2:
         raise ModelError(f"{model}: expected a model of two or more classes")
     with listening(watch), ThreadPool(resources.threads) as pool:
-        judge = Judge(loaded, params)
+        recorded = loaded.metadata.options
+        judge = Judge(loaded, params.of(recorded))
         used: dict[str, Any] = {
             f.name: f.default for f, _ in option_fields(params) if f.name in judge.options
         }
         for flag in changed_flags(replace(params, require_gap=None, **used)):
             emit(Notice(f"{flag} has no effect with this model"))
+        if (weights := recorded.get("row_weights")) and params.row_weights is None:
+            emit(Notice(f"the training had --row-weights {shlex.quote(weights)}: give it as there"))
         rows = RowFiles(loaded, model, paths, row_weights=params.row_weights, training=True)
         parts: list[RowSums] = []
         for block in rows.blocks(emit, resources.threads):
@@ -409,17 +412,13 @@ class Judge:
         self.beta, self.layout = model.coefficients, model.float64_layout
         self.totals = np.abs(self.beta).sum(axis=0)
         kind = model.prediction_type
-        self.training = KernelParams(
-            task=f"nu-{kind}" if model.nu else kind,
-            gamma=0.0,
-            C=params.C,
-            nu=params.nu,
-            epsilon=params.epsilon,
-        )
+        numbers: dict[str, Any] = {name: getattr(params, name) for name in ("C", "nu", "epsilon")}
+        task = f"nu-{kind}" if model.nu else kind
+        self.training = KernelParams(task=task, gamma=0.0, **numbers)
         self.options = [name for name in ("C", "epsilon", "nu") if self.training.uses(name)]
-        self.options += ["row_weights", *["weights"] * (self.training.task == "svc")]
+        self.options += ["row_weights", *["weights"] * (task == "svc")]
         # The losses of nu-svc are those of svc after the division of the model by rho.
-        tube = params.epsilon if self.training.task == "svr" else 0.0
+        tube = self.training.epsilon if task == "svr" else 0.0
         below = 0.0 if kind == "one-class" else 1.0
         self.loss = Task((1.0, below), epsilon=tube, one_sided=kind == "svc")
 
@@ -615,7 +614,7 @@ class Judge:
         """Return a bound of the relative gap; nan where D is unknown."""
         floor = 0.0
         if self.model.is_one_class:
-            total = self.params.nu * float(found.weights[0])
+            total = self.training.nu * float(found.weights[0])
             floor = one_class_floor(total, found.rows, found.diagonal / found.rows)
         return Certificate(primal, dual, self.certified, floor, primal_error, dual_error).gap
 

@@ -582,34 +582,40 @@ class PredictParams(Options):
 
 @record
 class CertifyParams(Options):
-    """The problem of a model, which its file does not hold, and the required gap."""
+    """The problem of a model, and the required gap.
 
-    C: float = option(
-        1.0,
+    None, and no weights: as the model records, which other programs do not, else LIBSVM's default.
+    """
+
+    C: float | None = option(
+        None,
         Number("> 0 and finite"),
         "-c",
         "--cost",
-        help="C of the training.",
+        help="C of the training.  [default: as in the model, else 1]",
         brief="C of the training.",
     )
-    epsilon: float = option(
-        0.1,
+    epsilon: float | None = option(
+        None,
         Number(">= 0 and finite"),
         "-p",
         "--epsilon",
-        help="svr: residuals up to this size cost nothing.",
+        help="svr: residuals up to this size cost nothing.  [default: as in the model, else 0.1]",
         brief="svr: residuals up to this size cost nothing.",
     )
-    nu: float = option(
-        0.5,
+    nu: float | None = option(
+        None,
         Number("> 0 and <= 1"),
         "-n",
         "--nu",
-        help="nu of one-class, nu-svc and nu-svr.",
+        help="nu of one-class, nu-svc and nu-svr.  [default: as in the model, else 0.5]",
         brief="nu of one-class, nu-svc and nu-svr.",
     )
     weights: tuple[tuple[str, float], ...] = shared_option(
-        (), WEIGHTS._replace(help="Class weights, as in randsvm-train.")
+        (),
+        WEIGHTS._replace(
+            help="Class weights, as in randsvm-train.  [default: as in the model, else none]"
+        ),
     )
     require_gap: float | None = option(
         None,
@@ -627,6 +633,13 @@ class CertifyParams(Options):
         "the rows. C of a row is C times its weight.",
         brief="File of weights, one number a line for each row.",
     )
+
+    def of(self, recorded: Mapping[str, Any]) -> CertifyParams:
+        """Return the problem with what is not given from the options that a model records."""
+        known = {"C": 1.0, "epsilon": 0.1, "nu": 0.5} | {**recorded}
+        given = {name: getattr(self, name) for name in ("C", "epsilon", "nu", "weights")}
+        own = {name: known.get(name, ()) for name, value in given.items() if value in (None, ())}
+        return replace(self, **own)
 
 
 # Name of an algorithm -> the classes of its options; the first has the parameters of the model.

@@ -134,6 +134,43 @@ def test_our_models_of_several_classes_have_the_gap_that_they_report(tmp_path, m
     assert found.gap == pytest.approx(float(said["gap"]), abs=2e-5)
 
 
+OURS = {
+    "two classes": "-c 8 -g 2",
+    "weights": "-c 0.5 -g 0.5 -w -1 5 -w balanced",
+    "several classes": "-c 4 -g 0.3 -w 2 3",
+    "regression": "-s svr -c 3 -g 2 -p 0.02",
+    "nu regression": "-s nu-svr -c 3 -g 2 -n 0.2",
+    "nu classes": "-s nu-svc -n 0.3 -g 0.5",
+    "novelty detection": "-s one-class -n 0.3 -g 0.5",
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_problem_of_our_own_model_is_that_of_its_training(tmp_path, name, capsys):
+    y, X, _ = TRAININGS[name]
+    train, path = write_rows(tmp_path / "train", y, X), tmp_path / "model"
+    run_train("-q", *OURS[name].split(), train, path)
+    found, said = randsvm.certify(train, path), oracle.trailer(path)
+    assert found.feasible
+    assert found.primal == pytest.approx(float(said["primal"]), rel=1e-5)
+    assert found.gap == pytest.approx(float(said["gap"]), abs=2e-5)
+    # What is given is taken.
+    other = randsvm.certify(train, path, params=CertifyParams(C=0.1, nu=0.9, epsilon=0.5))
+    assert not other.feasible or other.primal != pytest.approx(found.primal, rel=1e-3)
+
+
+def test_weights_of_rows_of_the_training_are_asked_for(tmp_path, capsys):
+    y, X = oracle.checkerboard(200)
+    train, path = write_rows(tmp_path / "train", y, X), tmp_path / "model"
+    weights = tmp_path / "w"
+    weights.write_text("2\n0.5\n" * 100)
+    run_train("-q", "-c", 8, "-g", 2, "--row-weights", weights, train, path)
+    run_predict("certify", train, path)
+    assert f"note: the training had --row-weights {weights}: give it" in capsys.readouterr().err
+    run_predict("certify", train, path, "--row-weights", weights, "--require-gap", 0.002)
+    assert "note:" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_row_of_weight_w_is_w_equal_rows(tmp_path, name):
     """LIBSVM solves the repeated rows; the sums of their coefficients are those of the weights."""
