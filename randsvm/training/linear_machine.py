@@ -519,6 +519,10 @@ def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
 # ---- updates ---------------------------------------------------------------------------------
 
 
+# Fields of DataParams that say how an update reads its rows.
+READING = ("row_weights", "format", "sql", "no_header", "delimiter")
+
+
 def update(
     data: Source,
     model: str | None,
@@ -552,12 +556,12 @@ def update(
         check_row_weights(data, job)
     with listening(clock):
         run = UpdateRun(data, model, old, params, job, clock)
-        # These options have an effect: no notice.
-        effective = {"--row-weights", "--format", "--sql", "--no-header"}
+        effective = command_line(how, names=READING)
         for option in [*ineffective_flags(params), *changed_flags(how)]:
             if option not in effective:
                 emit(Notice(f"{option} has no effect with --update"))
-        arguments = [*command_line(params, names=params.UPDATE_FIELDS), *command_line(job.limits)]
+        arguments = [*command_line(params, names=params.UPDATE_FIELDS), *effective]
+        arguments += command_line(job.limits)
         emit(
             Started(
                 algorithm="sgd",

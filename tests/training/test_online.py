@@ -247,6 +247,16 @@ def test_an_update_of_a_table_model_reads_the_columns_of_the_model(tmp_path, cap
     model = randsvm.load(str(new)).model
     assert (python.w == model.w).all()
     assert (python.b == model.b).all()
+    # Options that say how the rows are read have an effect.
+    weights, again = tmp_path / "w", tmp_path / "again"
+    weights.write_text("1\n" * 80)
+    frame.to_csv(path, sep="|", index=False)
+    options = ["--row-weights", str(weights), "--format", "csv", "--delimiter", "'|'"]
+    run_train("sgd", "--update", old, *options[:-1], "|", path, again)
+    said = capsys.readouterr().err
+    assert "has no effect" not in said
+    assert f"randsvm-train sgd --update {old} {' '.join(options)} {path} {again}\n" in said
+    assert (randsvm.load(str(again)).model.w == model.w).all()
 
 
 # ---- rows as they arrive ------------------------------------------------------------------------
