@@ -432,6 +432,9 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
             r"3:1: .*, which has 1 number, found '-inf' \(--missing-values '-inf' reads",
         ),
         ("a,y\n1,p\n2,\n", "3:2: expected a label in column 'y', found none$"),
+        # The first of several faults, by row and then by column.
+        ("a,b,y\n1,2,p\n3,,p\n,4,q\n", "3:2: expected a value in column 'b', found none"),
+        ("a,b,y\n1,2,p\n,,\n", "3:1: expected a value in column 'a', found none"),
         ("a,b,y\n1,,p\n2,,q\n", "1:1: expected values in column 'b', found none"),
         ("a,y\n1,\0p\n", "2:2: expected text in column 'y', found a NUL byte"),
         ("a,b,y\n1,u\r4,p\n", "2:1: expected 3 fields, found 2"),

@@ -4,6 +4,7 @@ from randsvm.algorithms.reduced_set import Basis
 from randsvm.data import sampling
 from randsvm.data.shard_executor import Shard
 from randsvm.kernels.kernel import Kernel
+from randsvm.parameters.svm import KernelDefects
 from randsvm.svm import _kkt_scan, blocks, libsvm, offset, scan, subproblem_qp
 from randsvm.svm.blocks import BLOCK_COUNT, best_share, solve_blocks, split
 from randsvm.svm.certificate import (

@@ -18,6 +18,7 @@ from solving import (
     Basis,
     Certificate,
     Kernel,
+    KernelDefects,
     KernelMatrix,
     MemoryBudget,
     ReducedMachine,
@@ -201,12 +202,18 @@ def test_a_scan_returns_to_an_earlier_solution(made):
         assert one.u == pytest.approx(one.K @ one.some(0), rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.parametrize("changed", [5, 60])
 @pytest.mark.parametrize("broken", ["first", "last"])
-def test_an_evaluation_after_a_broken_step_is_of_its_own_solution(made, monkeypatch, broken):
+def test_an_evaluation_after_a_broken_step_is_of_its_own_solution(
+    made, monkeypatch, broken, changed
+):
     """A time limit may end a step before u has advanced, or after the audit of its values."""
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         beta = one.some(0, m=40)
         SV, _ = one.scan.after(one.step(beta), KEEP_ALL)
+        other = beta.copy()
+        other[SV.rows[:changed]] /= 2
+        other = other if changed < 40 else one.some(1, m=changed)
 
         def late(*args, **more):
             raise TimeoutError
@@ -214,7 +221,7 @@ def test_an_evaluation_after_a_broken_step_is_of_its_own_solution(made, monkeypa
         name = "advance" if broken == "first" else "u_of"
         with monkeypatch.context() as patched, pytest.raises(TimeoutError):
             patched.setattr(one.scan, name, late)
-            one.scan.make_step(one.step(one.some(1, m=60)))
+            one.scan.make_step(one.step(other))
         SV, V = next(one.scan.evaluations(SV))
         assert_certificate(V, one, beta, SV.b, 1e-5)
         assert one.u == pytest.approx(one.K @ beta, rel=1e-4, abs=1e-4)
@@ -310,6 +317,16 @@ def test_a_sample_bounds_what_rounding_changes(made, share):
         assert found[:, :2].sum(axis=1).mean() >= true.sum() - 0.1 * risen - 1e-8
         assert found[:, 1].mean() <= 3 * risen + 1e-8
         assert found[:, 2].mean() >= 0.8 * moved
+
+
+def test_a_dual_of_other_coefficients_holds_for_the_nearest_definite_kernel(made):
+    """K of the problem has negative eigenvalues down to -shift."""
+    shift = 1e-3
+    with case(*made("two_gaussians", 450), problem(defects=KernelDefects(shift=shift))) as one:
+        SV, V = one.scan.after(solve(one.scan, np.arange(450), whole=True), KEEP_ALL)
+        found = one.scan.with_dual_of(SV, V.certificate)
+        one.K += shift * np.eye(450)
+        assert found.dual - found.dual_error <= one.dual(one.standing) <= found.dual
 
 
 def test_rows_are_computed_at_once_where_float32_bounds_nothing(made, set_sizes):

@@ -16,6 +16,7 @@ from task_sets import SETS
 from trainings import open_task
 from trainings import search as search_grid
 
+from randsvm.errors import ContentError, InfeasibleError
 from randsvm.events import Notice, Tried, listening
 
 ROWS = 1200
@@ -141,6 +142,26 @@ def test_a_score_of_nan_is_the_worst(tmp_path, clock):
     grid = {"C": (1.0, 2.0, 3.0, 4.0)}
     searched, _, _ = search(tmp_path / "d", fit, grid, clock, task="svr", folds=2)
     assert [one.values["C"] for one in searched.tried] == [3, 1, 4, 2]
+
+
+@pytest.mark.parametrize("lacking", [1, 2, 3])
+def test_a_score_is_that_of_half_of_the_folds_at_least(labelled_file, clock, lacking):
+    """The score of four folds of which some have no model."""
+    made = []
+
+    def fit(D, params):
+        made.append(D)
+        if len(made) <= lacking:
+            raise InfeasibleError("no model")
+        return predict_share(1.0)
+
+    if lacking == 3:
+        with pytest.raises(ContentError, match="more than half of the folds have none"):
+            search(labelled_file, fit, {"C": (1.0,)}, clock, folds=4)
+    else:
+        searched, _, _ = search(labelled_file, fit, {"C": (1.0,)}, clock, folds=4)
+        assert searched.tried[0].score == 100
+    assert len(made) == 4
 
 
 # ---- a range ------------------------------------------------------------------------------------

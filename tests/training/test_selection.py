@@ -164,6 +164,17 @@ def test_the_simplest_combination_within_one_standard_error_is_marked():
     assert simplest_within_error(errors, -1) == {"C": 1, "gamma": 1}
 
 
+@pytest.mark.parametrize(
+    ("name", "simpler", "other"),
+    [("C", 1, 2), ("gamma", 1, 2), ("lambda_", 2, 1), ("nu", 0.5, 0.2), ("epsilon", 0.5, 0.2)],
+)
+def test_the_simpler_of_two_values_fits_the_rows_less_closely(name, simpler, other):
+    """A larger lambda = 1/(C n) is a smaller C, and a larger epsilon ignores more errors."""
+    both = [tried(1, 1, 90)._replace(values={name: value}) for value in (other, simpler)]
+    for several in both, both[::-1]:
+        assert simplest_within_error(several, 1) == {name: simpler}
+
+
 # ---- the command ----------------------------------------------------------------------------
 
 
