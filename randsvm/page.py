@@ -34,7 +34,7 @@ pre{white-space:pre-wrap;padding:.6rem;background:#8882}
 figure{margin:1rem 0;overflow-x:auto}svg{max-width:100%;height:auto}
 .bad{color:#c22;font-weight:bold}.scroll tr:nth-child(2){font-weight:bold}
 @media(prefers-color-scheme:dark){body{background:#16181a;color:#e6e6e6}.bad{color:#f77}}
-@media print{body{background:#fff;color:#000}h2,figure{break-inside:avoid}}
+@media print{body{background:#fff;color:#000}h2{break-after:avoid}figure{break-inside:avoid}}
 """
 
 
@@ -143,7 +143,7 @@ def _pictures(records: Sequence[Record], model: str | None, data: str | None) ->
     """Return the sections with the pictures that the records, the model and the data allow."""
     kinds = [one["event"] for one in records]
     drawn: list[tuple[str, Callable[[], Any]]] = []
-    if "iteration" in kinds or "epoch" in kinds:
+    if kinds.count("iteration") + kinds.count("epoch") > 1:
         drawn.append(("Convergence", lambda: plot.convergence(records)))
     if kinds.count("tried") > 1:
         drawn.append(("Search", lambda: plot.search(records)))
