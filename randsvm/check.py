@@ -676,10 +676,19 @@ def verdict(
     claims = model.trailer.get("gap") is not None and model.trailer.get("certificate") != "none"
     require(claims, UNDECIDED, "MODEL claims no gap")
     require("map" not in model.trailer, UNDECIDED, "random features are not checked")
-    text = "the model is of a table; one that is trained on an svmlight copy of the table decides"
-    require("columns" not in model.trailer, UNDECIDED, text)
     is_precomputed = model.head.get("kernel_type") == ["precomputed"]
-    rows = Data(data, weights, 0 if is_precomputed else int(model.trailer["index_base"]))
+    base, is_copy = 0 if is_precomputed else int(model.trailer["index_base"]), True
+    try:
+        rows = Data(data, weights, base)
+        if "columns" in model.trailer:
+            digest = rows.digest(Rows.of(rows.texts, base, np.float64), model.problem["task"])
+            is_copy = digest == model.trailer["digest"]
+    except Ended as ended:
+        if "columns" not in model.trailer or ended.args[0] == NO_INPUT:
+            raise
+        is_copy = False
+    text = "the model is of a table; an svmlight copy of it decides, or a model trained on a copy"
+    require(is_copy, UNDECIDED, text)
     said, pairs = (
         transcript and transcript_of(transcript, model),
         len(rows.texts) * len(model.texts),

@@ -258,7 +258,21 @@ def test_a_model_of_a_table_is_undecided_and_what_decides_is_said(tmp_path):
         data.write_text("\n".join(["a,b,buys", *rows]))
         run_train("-q", "--label-column", "buys", data, model)
         status, text = verdict(data, model)
-        assert (status, "svmlight copy of the table" in text) == (check.UNDECIDED, True)
+        assert (status, "an svmlight copy" in text) == (check.UNDECIDED, True)
+        assert verdict(tmp_path / "none", model)[0] == check.NO_INPUT
+
+
+def test_an_svmlight_copy_of_a_table_verifies_the_model_of_the_table(tmp_path):
+    y, X = labelled(np.random.default_rng(3), 60, 2)
+    towns = np.array(["Aix", "Bern", "Caen"])
+    rows = [f"{a[0]},{towns[k % 3]},{a[1]},{b}" for k, (a, b) in enumerate(zip(X, y, strict=True))]
+    data, model, copy = (tmp_path / name for name in ("t.csv", "model", "copy"))
+    data.write_text("\n".join(["a,town,b,y", *rows]))
+    features = np.column_stack([X[:, 0], np.eye(3)[np.arange(60) % 3], X[:, 1]])
+    for change, status in (0, check.VERIFIED), (1, check.UNDECIDED):
+        copy.write_text(text_of(y, features + change * (np.arange(60)[:, None] == 7)))
+        run_train("-q", "--label-column", "y", "--scale", "minmax", data, model)
+        assert verdict(copy, model)[0] == status
 
 
 @pytest.mark.parametrize("number", [120, 140])

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 typedef long double R;
+static R MU = LDBL_EPSILON / 2, gam, coef0;
 typedef struct { char *p; size_t n, cap; } Buf;
 typedef struct { int ix; R v; double d; } Feature; /* v is from the decimal number, d its float64 number */
 typedef struct { Feature *f; int n, label, group, y; R weight, c, beta, *coef; } Row; /* a row of the data, or a vector */
 static int n, nv, classes, degree;
 static unsigned char hash[32];
-static char undecided[200], kind, *labels[1024], *meta; /* kind of kernel: l, p or r; the lines of the header and the trailer */
-static R MU = LDBL_EPSILON / 2, gam, coef0;
+static char undecided[200], kind, *labels[1024], *meta; /* kind of kernel: l, p or r; meta: header and trailer */
 static Row *x, *z; /* the rows and the vectors */
 static Buf arrays[6]; /* of the digest; the last one is what the digest is of */
 #define end(code, ...) (printf((code) == 0 ? "verified: " : (code) == 1 ? "refuted: " : (code) == 3 ? "undecided: " : "error: "), \
@@ -153,15 +153,15 @@ int main(int argc, char **argv) {
     if (!sha256((Buf){text, strlen(text) - 82, 0}, strrchr(text, ' ') + 1)) end(1, "claim 5, the seal is wrong");
     char *rows = strstr(text, "\nSV\n"), *problem, *certificate, *scale, *kernel;
     meta = strdup(text), tail[1] = 0, problem = LINE("problem"), certificate = LINE("certificate"), scale = LINE("scale");
-    if (!rows || !problem || !certificate || strncmp(problem, "{\"task\": \"svc\",", 15) || LINE("map") || LINE("columns")
-        || LINE("dual_of") || (strncmp(certificate, "\"proven", 7) && strncmp(certificate, "\"sampled", 8))
-        || !(kernel = HEAD("kernel_type")) || !strchr("lpr", kind = *kernel) || kernel[1] == 'r')
+    if (!rows || !problem || !certificate || strncmp(problem, "{\"task\": \"svc\",", 15) || LINE("map") || LINE("dual_of")
+        || (strncmp(certificate, "\"proven", 7) && strncmp(certificate, "\"sampled", 8)) || !(kernel = HEAD("kernel_type"))
+        || !strchr("lpr", kind = *kernel) || kernel[1] == 'r')
         end(3, "checked are linear, polynomial and rbf machines of svc that have the coefficients of D");
     problem = strndup(problem, strcspn(problem, "\n"));
     R v, C = NUMBER(find(problem, "\"C\"")), all = 0, S = 0, radius = 0, d = 0, D = 0, eD = 0, G = 0, eG = 0, lost = 0, cost = 0, ec = 0;
     for (i = 1; i < argc - 1; i++) read_data(slurp(argv[i]), (int)NUMBER(LINE("index_base")));
     for (add(arrays + 5, "\"]", 2), i = 0; i < 5; i++) sha256(arrays[i], NULL), add(arrays + 5, hash, 32);
-    if (!LINE("digest") || !sha256(arrays[5], LINE("digest") + 1) || n != NUMBER(LINE("n"))) end(1, "claim 5, other data");
+    if (!LINE("digest") || !sha256(arrays[5], LINE("digest") + 1) || n != NUMBER(LINE("n"))) end(LINE("columns") ? 3 : 1, "claim 5, other data");
     for (s = strndup(LINE("labels"), strcspn(LINE("labels"), "]")); (l = cut(&s, "[\", ")); place[i] = seen++)
         for (i = 0; !same_label(l, labels[i]);) if (++i == classes) end(1, "the label %s is not in the data", l);
     if (seen != classes || classes < 2) end(1, "the labels are not those of the data");
