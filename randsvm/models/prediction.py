@@ -38,6 +38,8 @@ from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import PredictParams, Resources
 
+# Characters that are likely between the fields of a table.
+DELIMITERS_OF_TABLES = ",\t;|"
 # The first words of a file of label sets.
 LABEL_SETS = "label sets of coverage"
 # The scores among the fields of Predicted; a metric has some of them.
@@ -295,14 +297,14 @@ class _FilePrediction:
         first bytes of such a file.
 
         An output with kept columns replaces only a table with the same header. Without kept columns
-        the output of a model of tables has no delimiters: a file with commas, tabs or the delimiter
-        of the rows may be a table of the user and is not replaced.
+        the output has no delimiters but in names of labels: a file with others may be a table of
+        the user and is not replaced.
         """
         if self.rows.kept:
             header = files.encoded(self.header)[: files.FILE_TYPE_BYTES]
             return "a table of the same columns", lambda head: head.startswith(header)
-        fields = "" if self.rows.columns is None else ",\t" + self.rows.delimiter
-        odd = [files.encoded(name) for name in self.names if set(name) & set(' ,:\t"')]
+        fields = DELIMITERS_OF_TABLES + self.rows.delimiter
+        odd = [files.encoded(name) for name in self.names if set(name) & set(f' :"{fields}')]
 
         def recognises(head: bytes) -> bool:
             if len(head) == files.FILE_TYPE_BYTES:

@@ -13,7 +13,7 @@ from libsvm import svmutil
 from model_files import kernel_model, load_model
 from scipy import sparse
 
-from randsvm.errors import DataError, InputError, ModelError, RandsvmError
+from randsvm.errors import DataError, InputError, ModelError, OutputError, RandsvmError
 
 # Apart enough for a model without a training error.
 ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"
@@ -231,6 +231,21 @@ def test_the_output_replaces_no_input(command, files, train, which):
     assert ended.returncode == 2
     assert ended.stderr == f"randsvm-predict: {given[which]} is both {name} and OUTPUT_FILE\n"
     assert given[which].read_bytes() == before
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|", "\t"])
+def test_the_output_replaces_no_table(files, train, tmp_path, delimiter):
+    """Predictions have labels and numbers, as a table without blanks has fields."""
+    (path,), table = files(a=ROWS.format("a;b", "c")), tmp_path / "table"
+    model = train(path).model
+    table.write_text(f"x{delimiter}y\n1.5{delimiter}u\n")
+    with pytest.raises(OutputError, match="exists and is not a file of predictions"):
+        run_predict(path, model, table)
+    assert table.read_text() == f"x{delimiter}y\n1.5{delimiter}u\n"
+    # An output is replaced, whatever its labels have.
+    for _ in range(2):
+        run_predict(path, model, tmp_path / "out")
+    assert (tmp_path / "out").read_text().split() == ["a;b", "a;b", "c", "c"]
 
 
 @pytest.mark.parametrize("classes", [2, 4])
