@@ -147,6 +147,8 @@ def train(
         search=make_parameters(Search, values, grid=grid(groups, values), earlier=earlier),
         given=frozenset(values),
     )
+    if options.get("sql") is not None:
+        cast("Any", source)[0].memory = job.resources.memory // 2
     # Only the modules of training that the algorithm needs are imported.
     if values.get("update") is not None:
         from randsvm.training.linear_machine import update

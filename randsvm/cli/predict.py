@@ -69,6 +69,7 @@ ROLES = {
     "data": "data",
     "model_file": "model",
     "output_file": "output",
+    "into": "output",
 }
 
 
@@ -108,14 +109,14 @@ def _reported(function: Callable[..., None]) -> Callable[..., None]:
 )
 @_file("test_file")
 @_file("model_file")
-@_file("output_file")
+@click.argument("output_file", type=options.PATH, metavar="OUTPUT_FILE", required=False)
 @options.parameters(PredictParams)
 @options.parameters(Resources, only=["jobs", "cluster"])
 @_reported
 def predict_rows(
     test_file: str,
     model_file: str,
-    output_file: str,
+    output_file: str | None,
     jobs: int | None,
     cluster: str | None,
     watch: Any,
@@ -127,6 +128,8 @@ def predict_rows(
     labelled ? are predicted and left out of the accuracy, which is printed as svm-predict
     prints it. Files may be compressed or URLs; - is standard input or output.
     """
+    if output_file is None and given["into"] is None:
+        raise click.UsageError("Missing argument 'OUTPUT_FILE'.")
     params, resources = PredictParams(**given), Resources(jobs=jobs, cluster=cluster)
     from randsvm.models import prediction
 

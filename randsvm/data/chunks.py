@@ -200,7 +200,7 @@ class ArrayRows:
 
 
 @contextmanager
-def _writing(name: str, kind: type[WriteError]) -> Iterator[None]:
+def writing(name: str, kind: type[WriteError]) -> Iterator[None]:
     """Turn errors of the system into those of writing a file."""
     try:
         yield
@@ -243,7 +243,7 @@ class ChunkFile:
             indices = indices[:width]
         offset, crc = self.stream.tell(), 0
         weights = [] if chunk.weights is None else [chunk.weights]
-        with _writing(self.name, self.write_error):
+        with writing(self.name, self.write_error):
             for array in (chunk.y, *weights, chunk.indptr, chunk.values, indices):
                 data = np.ascontiguousarray(array).data
                 crc = crc32(data, crc)
@@ -254,7 +254,7 @@ class ChunkFile:
 
     def finish(self) -> None:
         """Write the buffer of the stream, after the last chunk."""
-        with _writing(self.name, self.write_error):
+        with writing(self.name, self.write_error):
             self.stream.flush()
 
     def read(self, offset: int, count: int, dtype: type) -> np.ndarray:
@@ -477,9 +477,9 @@ def spilled(blocks: Iterable[bytes], folder: str | None = None) -> BinaryIO:
     copy, where = spill_stream(folder)
     try:
         for block in blocks:
-            with _writing(spill_name(where), SpillError):
+            with writing(spill_name(where), SpillError):
                 copy.write(block)
-        with _writing(spill_name(where), SpillError):
+        with writing(spill_name(where), SpillError):
             copy.seek(0)
     except BaseException:
         with suppress(OSError):

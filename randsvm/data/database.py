@@ -1,7 +1,7 @@
-"""Databases: the rows that a query selects (extra `sql`).
+"""Databases: the rows that a query selects, and tables of predictions (extra `sql`).
 
-All databases are read through ADBC, Arrow's interface of databases, with a driver for each. What
-follows after their record batches is the code of tables.
+All databases are read and written through ADBC, Arrow's interface of databases, with a driver for
+each. What follows after their record batches is the code of tables.
 """
 
 from __future__ import annotations
@@ -9,19 +9,23 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
 from randsvm import files
+from randsvm.data.chunks import spill_name, spill_stream, writing
 from randsvm.data.columns import Frame
 from randsvm.errors import (
     ContentError,
     InputError,
+    OutputError,
     ParameterError,
     RandsvmError,
+    SpillError,
     TransferError,
     quoted,
 )
@@ -38,6 +42,8 @@ BATCHES = {
     "sqlite": {"adbc.sqlite.query.batch_rows": f"{BATCH_ROWS}"},
     "postgresql": {"adbc.postgresql.batch_size_hint_bytes": f"{BATCH_BYTES}"},
 }
+# Bytes that a thread of DuckDB needs to sort: with fewer it is out of memory.
+THREAD_BYTES = 1 << 27
 # The messages of drivers about a device or a connection that fails; others are about the query.
 LOST = re.compile("FATAL:|server closed|could not (?:send|receive)|I/?O error", re.IGNORECASE)
 TYPE_HINT = f" (a column has the type of its first {BATCH_ROWS:,} values: CAST it in the query)"
@@ -50,7 +56,7 @@ class Query(Frame):
 
     url : with the password; driver : duckdb, sqlite or postgresql; path : the file of the database,
     empty in memory; None: it is on a server; types : of the columns by name, as pyarrow has them,
-    once the rows were opened
+    once the rows were opened; memory : bytes that DuckDB may take; None: it decides
     """
 
     url: str
@@ -58,6 +64,7 @@ class Query(Frame):
     driver: str
     path: str | None
     types: Mapping[str, Any]
+    memory: int | None = None
 
     def __new__(cls, database: Any, sql: str) -> Query:
         """Return the query. Raise ParameterError if the database is not one of FORMS."""
@@ -124,8 +131,8 @@ class _Session:
     cursor: Any = None
     busy = left = False
 
-    def __init__(self, query: Query) -> None:
-        self.query = query
+    def __init__(self, query: Query, writes: bool = False) -> None:
+        self.query, self.writes = query, writes
 
     def __enter__(self) -> _Session:
         query = self.query
@@ -140,10 +147,17 @@ class _Session:
             problem = f"{query} needs a driver (pip install 'randsvm[sql]'): {error}"
             raise ParameterError(problem) from error
         connect = partial(self._connect, dbapi, driver)
-        self._wait(connect, f"cannot open {query}", InputError)
+        try:
+            self._wait(connect, f"cannot open {query}", InputError)
+        except BaseException:
+            self._leave()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         self.left = True
         if self.busy:
             # This thread has stopped waiting. The thread of the call closes the database.
@@ -160,14 +174,22 @@ class _Session:
     def _connect(self, dbapi: Any, driver: Any) -> None:
         path = self.query.path
         if self.query.driver == "duckdb":
-            how = {"path": path, "access_mode": "READ_ONLY"} if path else {}
+            how = {"path": path, "access_mode": f"READ_{'WRITE' if self.writes else 'ONLY'}"}
+            if not path:
+                how.clear()
+            if self.query.memory is not None:
+                threads = max(1, min(os.cpu_count() or 1, self.query.memory // THREAD_BYTES))
+                how |= {"memory_limit": f"{self.query.memory}B", "threads": f"{threads}"}
+            # A file that is only read has no folder of its own for sorts.
+            how["temp_directory"] = tempfile.gettempdir()
             library = driver.driver_path()
             entry = "duckdb_adbc_init"
             self.connection = dbapi.connect(driver=library, entrypoint=entry, db_kwargs=how)
             return
         uri = self.query.url
         if path is not None:
-            uri = f"file:{quote(path)}?mode=ro" if path else ":memory:"
+            mode = "rw" if self.writes else "ro"
+            uri = f"file:{quote(path)}?mode={mode}" if path else ":memory:"
         self.connection = dbapi.connect(driver=driver._driver_path(), db_kwargs={"uri": uri})
         if path is not None:
             # SQLite reads the file when it needs it.
@@ -185,8 +207,9 @@ class _Session:
                 return work()
             except Exception as error:
                 reason = _reason(error)
-                if kind is ContentError and LOST.search(reason):
-                    raise TransferError(f"reading {words}: {reason}") from error
+                if kind is not InputError and LOST.search(reason):
+                    verb = "reading " if kind is ContentError else ""
+                    raise TransferError(f"{verb}{words}: {reason}") from error
                 hint = TYPE_HINT if "Type mismatch in column" in reason else ""
                 raise kind(f"{words}: {reason}{hint}") from error
             finally:
@@ -209,11 +232,74 @@ class _Session:
 
         return self._wait(rows, str(self.query), ContentError)
 
+    def fill(self, folder: str, name: str, rows: Any, empty: str | None, words: str) -> None:
+        """Write rows into a new table, or after the statement `empty` into an old one.
+
+        Raises OutputError, which begins with `words`, or TransferError; the table is as before.
+        """
+        cursor = self.cursor = self.connection.cursor()
+
+        def fill() -> None:
+            if empty is not None:
+                cursor.execute(empty)
+            mode = "create" if empty is None else "append"
+            cursor.adbc_ingest(name, rows, mode, db_schema_name=folder or None)
+            self.connection.commit()
+
+        self._wait(fill, words, OutputError)
+
     def batches(self, reader: Any) -> Iterator[Any]:
         """Yield the batches of a reader. Raises ContentError or TransferError."""
         step = partial(next, reader, None)
         while (batch := self._wait(step, str(self.query), ContentError)) is not None:
             yield batch
+
+
+@contextmanager
+def filled_table(
+    query: Query, table: str, kept: Sequence[str], predicted: Mapping[str, str]
+) -> Iterator[BinaryIO]:
+    """Yield a stream for rows of CSV with a header. If the block ends without an error, they become
+    the rows of a table of the database, in one transaction.
+
+    kept : columns with the types of the query; predicted : the types of the others by name. An old
+    table with these columns gets these rows in place of its own.
+
+    Raises OutputError for an old table with other columns, and if the table cannot be written.
+    """
+    import pyarrow
+    import pyarrow.csv
+
+    words, columns = f"cannot write the table {table} of {query}", [*kept, *predicted]
+    if query.path == "":
+        raise ParameterError("--into needs a database in a file or on a server")
+    if len(set(columns)) < len(columns):
+        raise ParameterError(f"--into: expected different columns, found {','.join(columns)}")
+    folder, _, name = table.rpartition(".")
+    quoted_name = ".".join('"' + one.replace('"', '""') + '"' for one in (folder, name) if one)
+    old = None
+    with _Session(query) as session, suppress(ContentError):
+        old = session.execute(f"SELECT * FROM {quoted_name} LIMIT 0").schema.names
+    if old is not None and old != columns:
+        problem = f"it exists and has the columns {','.join(old)}, not {','.join(columns)}"
+        raise OutputError(f"{words}: {problem}")
+    stream, where = spill_stream(None)
+    with stream:
+        with writing(spill_name(where), SpillError):
+            yield stream
+            stream.seek(0)
+        types = {one: query.types[one] for one in kept}
+        types |= {one: pyarrow.type_for_alias(kind) for one, kind in predicted.items()}
+        plain = {one: getattr(kind, "storage_type", kind) for one, kind in types.items()}
+        rows = pyarrow.csv.open_csv(
+            stream,
+            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=plain, include_columns=columns, strings_can_be_null=True
+            ),
+        )
+        with _Session(query, writes=True) as session:
+            session.fill(folder, name, rows, f"DELETE FROM {quoted_name}" if old else None, words)
 
 
 def _reason(error: Exception) -> str:

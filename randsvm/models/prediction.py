@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from randsvm import files
 from randsvm.arrays import slices, sorted_union
-from randsvm.data.columns import written_record
+from randsvm.data.columns import fields_of, written_record
 from randsvm.data.labels import label_values
 from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import is_number, join_rows
@@ -36,6 +36,7 @@ from randsvm.models.model import Model
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
+from randsvm.parameters.option import require
 from randsvm.parameters.run import PredictParams, Resources
 
 # Characters that are likely between the fields of a table.
@@ -49,7 +50,7 @@ SCORES = "correct", "accuracy", "squared_error", "squared_correlation"
 def predict(
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     model: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     *,
     params: PredictParams | None = None,
     resources: Resources | None = None,
@@ -64,8 +65,8 @@ def predict(
         With the option ``sql``, a query, it is the URL of a database.
     model : str or PathLike
         Model file of randsvm, LIBSVM or LIBLINEAR.
-    output : str or PathLike
-        File to write; "-" is standard output.
+    output : str or PathLike, optional
+        File to write; "-" is standard output. None with the option ``into``, a table.
     params : PredictParams, optional
         Contents of the output; by default labels as the training file spells them.
     resources : Resources, optional
@@ -92,7 +93,8 @@ def predict(
     """
     began = time.perf_counter()
     params = params or PredictParams()
-    model, output = os.fspath(model), os.fspath(output)
+    require((output is None) == (params.into is not None), "give one of OUTPUT_FILE and --into")
+    model, output = os.fspath(model), None if output is None else os.fspath(output)
     if params.sql is None:
         paths = files.inputs(data)
     else:
@@ -116,9 +118,8 @@ def predict(
         delimiter=params.delimiter,
     )
     prediction = _FilePrediction(model, loaded, rows, params, resources or Resources())
-    files.check_output(output, *prediction.replaceable)
     with listening(watch):
-        with files.create_output(output) as stream:
+        with prediction.created_output(output) as stream:
             # Nothing is written before the first rows are read, which may fail.
             header = files.encoded(prediction.header)
             for found, keys in prediction.parts():
@@ -290,6 +291,24 @@ class _FilePrediction:
         )
 
     # --- what the output contains ---------------------------------------------------------
+
+    def created_output(self, path: str | None) -> AbstractContextManager[BinaryIO]:
+        """Create the output: a file, or the table of --into if there is no path.
+
+        Raises OutputError if it holds something else, before rows are predicted.
+        """
+        if path is not None:
+            files.check_output(path, *self.replaceable)
+            return files.create_output(path)
+        from randsvm.data.database import Query, filled_table
+
+        query, table, kept = self.rows.paths[0], self.params.into, self.rows.kept
+        assert isinstance(query, Query) and table is not None
+        is_whole = all(isinstance(value, int) for value in label_values(self.model.labels))
+        names = fields_of(self.header.rstrip("\n"))[len(kept) :]
+        label = "int64" if is_whole and not self.model.is_regression else "string"
+        kinds = {name: label if name == "label" else "float64" for name in names}
+        return filled_table(query, table, kept, kinds)
 
     @property
     def replaceable(self) -> tuple[str, Callable[[bytes], bool]]:

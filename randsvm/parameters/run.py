@@ -530,6 +530,15 @@ class PredictParams(Options):
         "duckdb:///FILE, sqlite:///FILE or postgresql://USER@HOST/NAME.",
         group=TABLE,
     )
+    into: str | None = option(
+        None,
+        Kind(),
+        "--into",
+        help="Write the table of --keep into this table of the database of --sql, in one "
+        "transaction, in place of OUTPUT_FILE. It is created, or its rows are replaced if it has "
+        "the same columns.",
+        group=TABLE,
+    )
     keep: str | None = option(
         None,
         Kind(),
@@ -577,6 +586,12 @@ class PredictParams(Options):
         )
         # A label set has any number of labels, and a table the same columns in each row.
         require(not (sets and self.keep), "give one of --coverage and --keep, not both")
+        require(self.into is None or self.sql is not None, "--into is for the database of --sql")
+        # The rows of a table have no order.
+        require(
+            self.into is None or self.keep is not None,
+            "--into needs --keep, the columns that say which row a prediction is of",
+        )
         require(self.sql is None or self.format is None, "give one of --sql and --format, not both")
 
 

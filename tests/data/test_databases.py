@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+import time
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from randsvm.errors import (
     ContentError,
     DataError,
     OutOfTimeError,
+    OutputError,
     ParameterError,
     RandsvmError,
     TransferError,
@@ -343,8 +345,161 @@ def test_a_server_that_dies_while_rows_are_read_leaves_the_old_model(server, tmp
 def test_the_time_limit_ends_a_query_that_does_not(server):
     sql = "SELECT pg_sleep(600)::text AS y, 1 AS x"
     with pytest.raises(OutOfTimeError):
-        randsvm.train(server.url(), sql=sql, label_column="y", time_limit=0.5)
-    sql = "SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%'"
+        randsvm.train(server.url(), sql=sql, label_column="y", time_limit=2)
+    # The server ends it, too.
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' "
+    sql += "AND query LIKE '%pg_sleep' || '(600)%'"
+    deadline = time.monotonic() + 10
+    while rows_of("postgresql", server.url(), f"({sql}) AS one")[1] != [(0,)]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# ---- tables of predictions ---------------------------------------------------------------------
+
+
+def rows_of(kind, url, table):
+    """Return the columns, the types and the rows of a table, read by the program's own library."""
+    if kind == "duckdb":
+        import duckdb
+
+        with duckdb.connect(url.removeprefix("duckdb:///")) as connection:
+            found = connection.execute(f"SELECT * FROM {table} ORDER BY 1")
+            return [one[0] for one in found.description], found.fetchall()
+    if kind == "sqlite":
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+        found = connection.execute(f"SELECT * FROM {table} ORDER BY 1")
+        rows = [one[0] for one in found.description], found.fetchall()
+        connection.close()
+        return rows
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {table} ORDER BY 1")
+        return [one[0] for one in cursor.description], cursor.fetchall()
+
+
+def execute(kind, url, statement):
+    """Execute a statement by the program's own library."""
+    path = url.partition(":///")[2]
+    if kind == "duckdb":
+        import duckdb
+
+        with duckdb.connect(path) as connection:
+            connection.execute(statement)
+    elif kind == "sqlite":
+        connection = sqlite3.connect(path)
+        connection.execute(statement)
+        connection.commit()
+        connection.close()
+    else:
+        from adbc_driver_postgresql import dbapi
+
+        with dbapi.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+
+
+def people(n):
+    """Return rows whose keys are texts and days, which a file of CSV would not keep apart."""
+    frame = census(n)
+    frame["name"] = [f"{i:04d}" if i % 7 else f'a "b",\nc{i}' for i in range(n)]
+    return frame.assign(born=pd.date_range("2001-01-01", periods=n).date)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_become_a_table_or_replace_its_rows(database, tmp_path, kind):
+    frame = people(300)
+    url, model = database(kind, people=frame), tmp_path / "model"
+    options = {"label_column": "income", "ignore_columns": "id,name,born", "gamma": 0.1, "C": 1}
+    sql = "SELECT * FROM people"
+    trained = randsvm.train(url, model, sql=sql, **options)
+    labels = trained.predict(frame.drop(columns="income"))
+    scores = trained.decision_function(frame)
+    execute(kind, url, 'DROP TABLE IF EXISTS "old table"')
+    words = {"sql": f"{sql} WHERE id < 200", "into": "old table"}
+    randsvm.predict(url, model, params=PredictParams(keep="id,name,born", **words))
+    names, rows = rows_of(kind, url, '"old table"')
+    assert names == ["id", "name", "born", "label"]
+    days = frame.born if kind != "sqlite" else frame.born.map(str)
+    expected = list(zip(frame.id, frame.name, days, labels, strict=True))
+    assert rows == expected[:200]
+    # The rows are replaced, and what else is known of the table stays.
+    if kind != "duckdb":
+        execute(kind, url, 'CREATE INDEX own_index ON "old table" (id)')
+    words["sql"] = f"{sql} WHERE id >= 100"
+    randsvm.predict(url, model, params=PredictParams(keep="id,name,born", **words))
+    assert rows_of(kind, url, '"old table"')[1] == expected[100:]
+    with pytest.raises(OutputError, match="it exists and has the columns id,name,born,label, not"):
+        randsvm.predict(url, model, params=PredictParams(keep="id", **words))
+    words |= {"into": "scores", "sql": sql}
+    execute(kind, url, "DROP TABLE IF EXISTS scores")
+    randsvm.predict(url, model, params=PredictParams(keep="id", scores=True, **words))
+    names, rows = rows_of(kind, url, "scores")
+    assert names == ["id", "score"]
+    assert np.allclose([score for _, score in rows], scores, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prediction_that_fails_leaves_the_old_rows(database, tmp_path, kind):
+    url, model = database(kind, people=census(300)), tmp_path / "model"
+    options = {"label_column": "income", "ignore_columns": "id", "gamma": 0.1, "C": 1}
+    randsvm.train(url, model, sql="SELECT * FROM people", **options)
+    # The last rows break a rule of the table, when all others are in it.
+    execute(kind, url, "DROP TABLE IF EXISTS kept")
+    texts = {"duckdb": "VARCHAR", "sqlite": "TEXT", "postgresql": "TEXT"}[kind]
+    rule = f"CREATE TABLE kept (id BIGINT CHECK (id < 290), label {texts})"
+    execute(kind, url, rule)
+    params = {"keep": "id", "into": "kept"}
+    sql = "SELECT * FROM people WHERE id < 100"
+    randsvm.predict(url, model, params=PredictParams(sql=sql, **params))
+    before = rows_of(kind, url, "kept")
+    assert len(before[1]) == 100
+    with pytest.raises(OutputError, match="cannot write the table kept of"):
+        randsvm.predict(url, model, params=PredictParams(sql="SELECT * FROM people", **params))
+    assert rows_of(kind, url, "kept") == before
+    # A row that has no prediction.
+    bad = "SELECT id, CASE WHEN id = 299 THEN NULL ELSE age END AS age, workclass, education, "
+    bad += "gain, hours, country FROM people ORDER BY id"
+    with pytest.raises(DataError, match=":300:2:"):
+        randsvm.predict(url, model, params=PredictParams(sql=bad, **params))
+    assert rows_of(kind, url, "kept") == before
+
+
+def test_a_table_of_a_schema_gets_whole_numbers_as_labels(server, tmp_path):
+    server.execute("CREATE SCHEMA IF NOT EXISTS results", "DROP TABLE IF EXISTS results.found")
+    url, model = server.url(), tmp_path / "model"
+    sql = "SELECT i::numeric / 8 AS key, i AS x, i % 2 AS y FROM generate_series(0, 49) AS s(i)"
+    options = {"label_column": "y", "ignore_columns": "key", "gamma": 10, "C": 10}
+    randsvm.train(url, model, sql=sql, **options)
+    params = PredictParams(sql=sql, into="results.found", keep="key,x")
+    randsvm.predict(url, model, params=params)
+    names, rows = rows_of("postgresql", url, "results.found")
+    assert names == ["key", "x", "label"] and len(rows) == 50
+    assert all(label == x % 2 for _, x, label in rows)
+
+
+def test_a_table_needs_its_options(tmp_path, command, database):
+    url, model = database("duckdb", people=census(60)), tmp_path / "model"
+    options = {"label_column": "income", "ignore_columns": "id", "gamma": 0.1}
+    randsvm.train(url, model, sql="SELECT * FROM people", **options)
+    sql = "--sql", "SELECT * FROM people"
+    for words, message in (
+        ((*sql, "--into", "t"), "--into needs --keep"),
+        (("--into", "t", "--keep", "id"), "--into is for the database of --sql"),
+        (sql, "Missing argument 'OUTPUT_FILE'"),
+        ((*sql, "--into", "t", "--keep", "age,age"), "expected different columns, found age,age,"),
+    ):
+        ended = command("predict", *words, url, "model")
+        assert ended.returncode == 2 and message in ended.stderr
+    ended = command("predict", *sql, "--into", "t", "--keep", "id", url, "model", "out")
+    assert ended.returncode == 2 and "give one of OUTPUT_FILE and --into" in ended.stderr
+    with pytest.raises(ParameterError, match="--into needs a database in a file or on a server"):
+        params = PredictParams(sql="SELECT 1 AS x", into="t", keep="x")
+        randsvm.predict("duckdb://", model, params=params)
+    ended = command(
+        "predict", *sql, "--into", "t", "--keep", "id", "--report", "json", url, "model"
+    )
+    assert ended.returncode == 0 and json.loads(ended.stdout)["output"] == "t"
 
 
 # ---- options ------------------------------------------------------------------------------------
