@@ -1118,6 +1118,8 @@ class _Rows:
         codes, texts = batch.texts(place)
         if not self.unlabelled:
             batch.refuse(place, np.array([not text for text in texts])[codes], "a label")
+            has_end = np.array([not {"\n", "\r"}.isdisjoint(text) for text in texts])[codes]
+            batch.refuse(place, has_end, "a label without line ends")
         first = dict(_first_rows(batch, place))
         spellings = [Spelling(one or UNLABELLED, row + 1, place + 1) for one, row in first.items()]
         numbers = {text: number for number, text in enumerate(first)}

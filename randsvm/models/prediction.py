@@ -224,6 +224,10 @@ class _FilePrediction:
             self.coverage = CoverageCounts(params.coverage, self.largest)
         self.between = rows.delimiter if rows.kept else " "
         self.names = _written_labels(model, params.labels)
+        odd = next((name for name in self.names if {"\n", "\r"} & set(name)), None)
+        if odd is not None and not rows.kept:
+            expected = "labels without line ends, as each row has one line"
+            raise ModelError(f"{path}: expected {expected}, found {quoted(odd)}")
         if rows.kept or params.probabilities or params.coverage is not None:
             self.names = tuple(written_record([name], self.between) for name in self.names)
         columns, self.header, self.lines_of = self._form()

@@ -13,6 +13,8 @@ from libsvm import svmutil
 from model_files import kernel_model, load_model
 from scipy import sparse
 
+import randsvm
+from randsvm import Arrays
 from randsvm.errors import DataError, InputError, ModelError, OutputError, RandsvmError
 
 # Apart enough for a model without a training error.
@@ -54,6 +56,21 @@ def test_the_first_spelling_of_a_label_counts(files, train, predict):
         predicted = predict(data, model)
         assert predicted.lines == ["+1", "+1", "-1.0", "-1.0"]
         assert "(4/4)" in predicted.out
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_each_row_has_one_line_so_labels_have_no_line_ends(tmp_path, end):
+    X, y = np.array([[1.0], [-1.0]]), [f"a{end}b", "c"]
+    table = tmp_path / "t.csv"
+    table.write_text(f'x,y\n1,"a{end}b"\n-1,c\n', newline="")
+    with pytest.raises(DataError, match=r":2:2: expected a label without line ends"):
+        randsvm.train(table, label_column="y")
+    # In memory they are labels like others.
+    found = randsvm.train(Arrays(X, y), tmp_path / "m")
+    assert found.predict(X).tolist() == y
+    (tmp_path / "d").write_text("? 1:1\n")
+    with pytest.raises(ModelError, match=r"expected labels without line ends, .* found 'a"):
+        run_predict(tmp_path / "d", tmp_path / "m", tmp_path / "o")
 
 
 def test_unlabelled_rows_are_predicted_and_left_out_of_the_accuracy(files, train, predict):
