@@ -21,7 +21,7 @@ from randsvm.errors import ParameterError, RandsvmError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
 from randsvm.parameters.option import MEGABYTE
-from randsvm.parameters.svm import COSTS, KERNEL_NAMES, Problem
+from randsvm.parameters.svm import COSTS, KERNEL_NAMES, TASKS_WITHOUT_COST, Problem
 
 # LIBSVM's numbers.
 C_SVC, ONE_CLASS, EPSILON_SVR = 0, 2, 3
@@ -434,7 +434,7 @@ def train_with_libsvm_kernel(points: Points, problem: Problem, tolerance: float)
 
 def remedy(problem: Problem) -> str:
     """Return the advice for a failure of LIBSVM; only some tasks have a cost."""
-    if problem.task not in ("svc", "svr"):
+    if problem.task in TASKS_WITHOUT_COST:
         return "scale the features"
     if max(problem.bounds) > MAX_COMMON_COST:
         return "lower -c, the likely cause, or scale the features"

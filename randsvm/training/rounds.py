@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf, nan
+from math import inf, isinf, nan
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from randsvm.algorithms.decomposition import (
 from randsvm.algorithms.randsvm import inner_set_pays
 from randsvm.arrays import distinct
 from randsvm.data.sampling import Draws
-from randsvm.errors import InfeasibleError
+from randsvm.errors import InfeasibleError, ParameterError
 from randsvm.events import Iteration, Notice, emit, listening
 from randsvm.parameters.option import command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, RoundsParams
@@ -447,6 +447,9 @@ class Rounds:
             if subtask.D.n <= most
             else self._new_scan(float64)
         )
+        # Sums of the boxes of all rows.
+        if isinf(4 * self.scan.total_weight * max(subtask.problem.bounds)):
+            raise self._beyond_float64
         nu_svc = self.subtask.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
 
@@ -523,10 +526,16 @@ class Rounds:
         )
 
     def _chosen(self, last: KernelSolution, stopped: Stopped) -> KernelSolution:
-        """Return the solution of rounds that have ended."""
+        """Return the solution of rounds that have ended. Raises ParameterError if none has a P."""
         best = self.record.solution
-        assert best is not None
+        if best is None:
+            raise self._beyond_float64
         return last if stopped.reason in SOLVED else best
+
+    @property
+    def _beyond_float64(self) -> ParameterError:
+        advice = remedy(self.scan.problem)
+        return ParameterError(f"coefficients or objectives leave float64 on this data: {advice}")
 
     def _scans(self) -> Scans:
         def tolerance() -> float:

@@ -639,7 +639,7 @@ def counts(
     # Float32 sums may change f and b by a quarter of the tolerance each, and by more while the
     # largest violation is so much larger that this hides nothing.
     steepest = float(rise.max() - fall.min())
-    changed = max(case.tolerance / 4, min(steepest / 100, 2 * case.tolerance))
+    changed = max(case.tolerance / 4, steepest / 100)
     violation, near = np.maximum(rise, -fall), 2 * changed + rounding
     sure = np.count_nonzero(violation > case.tolerance + near)
     possible = np.count_nonzero(violation > case.tolerance - near)

@@ -8,7 +8,7 @@ from libsvm.svmutil import svm_train
 from scipy import sparse
 
 import randsvm
-from randsvm.errors import ContentError
+from randsvm.errors import ContentError, ParameterError
 
 
 def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path):
@@ -46,6 +46,14 @@ def test_a_margin_below_the_rounding_of_float32_is_found(tmp_path, tolerance):
     written = oracle.trailer(tmp_path / "m")
     assert -float(written["dual"]) == pytest.approx(0.9 * 1e-9 * w @ w, rel=0.02)
     assert float(written["gap"]) <= 0.01
+
+
+@pytest.mark.parametrize("C, weight", [(1e308, 1.0), (1e300, 1e38)], ids=["sums", "bounds"])
+def test_a_cost_whose_sums_leave_float64_is_named(C, weight):
+    X = np.arange(1.0, 7.0)[:, None]
+    data = randsvm.Arrays(X, X[:, 0] + 0.5, weights=np.full(6, weight))
+    with pytest.raises(ParameterError, match="leave float64 on this data: lower -c"):
+        randsvm.train(data, task="nu-svr", C=C, gamma=1)
 
 
 # ---- many rows at C, and working sets that are a small part of them ------------------------------
