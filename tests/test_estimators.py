@@ -609,3 +609,26 @@ def test_the_offset_is_that_of_scikit_learn():
     ours, theirs = (kind(nu=0.2, gamma=5).fit(X) for kind in (OneClassSVM, svm.OneClassSVM))
     np.testing.assert_allclose(ours.score_samples(X), theirs.score_samples(X), rtol=0.02)
     np.testing.assert_allclose(ours.offset_, theirs.offset_, rtol=0.02)
+
+
+@pytest.mark.parametrize("source", ["table", "reader", "relation", "polars", "pandas"])
+def test_rows_with_the_interface_of_arrow_are_those_of_the_array(source):
+    pa = pytest.importorskip("pyarrow")
+    X, y = make_blobs(200, 3, centers=2, cluster_std=4, random_state=0)
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+
+    def made():
+        table = pa.Table.from_pandas(frame)
+        if source == "relation":
+            connection = pytest.importorskip("duckdb").connect()
+            return connection.register("rows", frame).sql("SELECT * FROM rows")
+        if source == "polars":
+            return pytest.importorskip("polars").from_arrow(table)
+        arrow = frame.convert_dtypes(dtype_backend="pyarrow")
+        return {"table": table, "reader": table.to_reader(50), "pandas": arrow}[source]
+
+    expected, found = SVC().fit(X, y), SVC().fit(made(), y)
+    assert list(found.feature_names_in_) == ["a", "b", "c"]
+    assert found.dual_coef_.tobytes() == expected.dual_coef_.tobytes()
+    assert np.array_equal(found.decision_function(made()), expected.decision_function(X))
+    assert found.score(made(), y) == expected.score(X, y)

@@ -274,6 +274,11 @@ class BaseSVM(BaseEstimator):
 
         X becomes an array or a CSR matrix, float32 or float64.
         """
+        if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
+            # A stream, such as a reader of pyarrow or a relation of DuckDB.
+            import pyarrow
+
+            X = pyarrow.table(X)
         dtype = [np.float64, np.float32]
         return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset, **given)
 

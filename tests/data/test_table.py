@@ -115,16 +115,40 @@ def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path
 
 
 class ArrowStream:
-    """Rows of which only Arrow's interface is known, as in frames of polars."""
+    """Rows of which only Arrow's interface is known, and which are read only once."""
 
     def __init__(self, frame):
-        self.table = pa.Table.from_pandas(frame)
+        self.reader = pa.Table.from_pandas(frame).to_reader(100)
 
     def __arrow_c_stream__(self, requested_schema=None):
-        return self.table.__arrow_c_stream__(requested_schema)
+        reader, self.reader = self.reader, None
+        return reader.__arrow_c_stream__(requested_schema)
 
 
-@pytest.mark.parametrize("made", [pd.DataFrame, pa.Table.from_pandas, ArrowStream])
+def reader(frame):
+    """Return a reader of pyarrow, whose rows are gone once they were read."""
+    return pa.Table.from_pandas(frame).to_reader(100)
+
+
+def relation(frame):
+    """Return a query of DuckDB, which runs when its rows are read."""
+    connection = pytest.importorskip("duckdb").connect()
+    connection.register("people", frame)
+    return connection.sql("SELECT * FROM people")
+
+
+def polars_frame(frame):
+    return pytest.importorskip("polars").from_arrow(pa.Table.from_pandas(frame))
+
+
+def arrow_types(frame):
+    return frame.convert_dtypes(dtype_backend="pyarrow")
+
+
+ARROW = [pa.Table.from_pandas, ArrowStream, reader, relation, polars_frame]
+
+
+@pytest.mark.parametrize("made", [pd.DataFrame, arrow_types, *ARROW])
 def test_frames_train_and_predict_as_the_file_of_their_rows(tmp_path, made):
     frame, test = census(500), census(200, seed=1).sample(frac=1, axis=1, random_state=0)
     frame.loc[::7, "hours"] = np.nan
