@@ -88,6 +88,25 @@ def test_the_optimum_is_that_of_rounds_over_all_rows(tmp_path, set_sizes, name):
     assert float(inner["primal"]) >= float(plain["dual"]) - tolerance
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_no_round_over_all_rows_states_a_dual_above_the_optimum(tmp_path, seed):
+    """The optimum of a random half of the rows may be above that of all rows. Here it is about 2 C
+    for each row of the rarer class."""
+    rng = np.random.default_rng(seed)
+    y, X = np.where(rng.random(ROWS) < 0.1, 1.0, -1.0), rng.normal(size=(ROWS, 2)).round(3)
+    train, log = write_rows(tmp_path / "train", y, X), tmp_path / "log"
+    words = ["-q", "-g", 0.01, "-c", 0.01, "--sample-size", 300]
+    run_train("randsvm", *words, "--gap", GAP, "--log", log, train, tmp_path / "model")
+    run_train("osuna", *words[:-2], "--gap", 1e-6, train, tmp_path / "exact")
+    optimum, lowest = float(oracle.trailer(tmp_path / "exact")["primal"]), np.inf
+    rounds = [one for one in read_log(log) if one["event"] == "iteration"]
+    assert any(one["inner_set"] for one in rounds)
+    for one in (one for one in rounds if not one["inner_set"]):
+        lowest = min(lowest, one["primal"])
+        assert one["gap"] >= -1e-6
+        assert lowest * (1 - one["gap"]) <= optimum * (1 + 1e-6)
+
+
 def test_a_row_of_weight_w_counts_as_w_equal_rows(tmp_path):
     y, X = board(ROWS)
     weights = np.random.default_rng(5).integers(1, 4, ROWS)

@@ -48,6 +48,18 @@ def test_certificates_do_not_depend_on_labels(files):
     assert len({(one.primal, one.dual) for one in found}) == 1
 
 
+def test_a_search_counts_rows_with_other_labels_as_wrong(files):
+    """Neither of the two answers is theirs."""
+    found = []
+
+    def watch(event):
+        if type(event).__name__ == "Tried":
+            found.append(event.score)
+
+    randsvm.train(str(files["names"]), watch=watch, task="one-class", nu=0.2, folds=3)
+    assert found == [0.0]
+
+
 @pytest.mark.parametrize(
     "words",
     [

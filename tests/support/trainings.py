@@ -98,6 +98,8 @@ def group_folds(groups: np.ndarray, y: np.ndarray, folds: int, seed: int) -> np.
 forward_folds = cross_validation.forward_folds
 # The random rows of a data set that a search with --subset scores on.
 subset_of = cross_validation.subset_of
+# The fewest of these rows that have a number of groups.
+rows_of_groups = cross_validation.rows_of_groups
 
 
 def rows_of_subset(D: Dataset, rows: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from solving import (
     Added,
     Basis,
     Certificate,
+    Collector,
     Kernel,
     KernelDefects,
     KernelMatrix,
@@ -28,6 +29,7 @@ from solving import (
     ShardValues,
     Sharpened,
     WholeScan,
+    largest_violation,
 )
 
 from randsvm.errors import ParameterError
@@ -138,6 +140,37 @@ def test_violators_of_one_side_are_offered_with_the_steepest_rows_of_the_other(
         rising, falling = V.sides
         assert set(np.flatnonzero(y > 0)) <= set(rising)
         assert len(falling) >= 45 and (y[falling] < 0).all()
+
+
+@pytest.mark.parametrize("name", ["C-SVC", "epsilon-SVR", "one-class"])
+def test_rows_near_the_margin_are_found_in_every_shard(tmp_path, name):
+    with case(*task_file(tmp_path, TASKS[name]), TASKS[name]) as one:
+        assert len(one.D.shards) > 1
+        beta = one.some(0)
+        SV, _ = one.scan.after(one.step(beta), KEEP_ALL)
+        z = one.y - one.scan.u - SV.b
+        beyond = {"C-SVC": one.y * z, "epsilon-SVR": np.abs(z) - one.problem.epsilon}.get(name, z)
+        for distance in (0.0, 0.1):
+            near = np.flatnonzero((beyond >= -distance) | (beta != 0))
+            assert one.scan.near_margin(distance).tolist() == near.tolist()
+            assert len(near) < 450
+
+
+def test_the_largest_violations_times_weights_are_offered_first(made):
+    """The steepest row is offered besides these, whatever its weight."""
+    with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
+        beta, weights = one.some(0), np.random.default_rng(4).integers(1, 9, 450).astype(float)
+        scan = Scan(one.D.reweighted(weights), one.problem, 0)
+        SV, V = scan.after(one.step(beta), Collector(20, Draw(1, 1), largest_violation))
+        z = one.y - scan.u - SV.b
+        # All coefficients are below their weighted bound.
+        may_rise, may_fall = (one.y > 0) | (beta < 0), (one.y < 0) | (beta > 0)
+        for side, rows, way in zip(V.sides, (may_rise, may_fall), (1, -1), strict=True):
+            order = np.argsort(np.where(rows, -way * z * weights, np.inf), kind="stable")
+            steepest = np.argmax(np.where(rows, way * z, -np.inf))
+            first, *others = side.tolist()
+            assert first == steepest
+            assert others == [row for row in order[:20] if row != steepest]
 
 
 # ---- running values ---------------------------------------------------------------------------
@@ -347,6 +380,7 @@ def test_a_reduced_machine_has_no_dual_objective_and_no_sample(made, set_sizes):
     with case(*made("two_gaussians", 450), problem()) as one:
         beta = one.some(0)
         rows = np.flatnonzero(beta)
+        solution, _ = one.scan.after(one.step(beta), KEEP_ALL)
         machine = ReducedMachine(rows, beta[rows], 0.0, one.problem)
         _, V = one.scan.examine(machine)
         assert (V.certificate.dual, V.certificate.gap) == (-np.inf, 1.0)
@@ -354,6 +388,9 @@ def test_a_reduced_machine_has_no_dual_objective_and_no_sample(made, set_sizes):
         assert (V.certificate.dual, V.certificate.sampled) == (-np.inf, False)
         P = one.primal(beta, found.b)
         assert abs(V.certificate.primal - P) <= V.certificate.primal_error < 1e-6 * P
+        # The solution of the problem has its own D again.
+        again, V = one.scan.examine(solution)
+        assert_certificate(V, one, beta, again.b, 1e-5)
 
 
 # ---- precision --------------------------------------------------------------------------------

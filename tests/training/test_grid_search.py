@@ -5,6 +5,7 @@ training.
 import itertools
 import json
 import re
+import signal
 from itertools import pairwise
 
 import numpy as np
@@ -17,9 +18,9 @@ from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM
 from task_sets import GAMMA, SETS
-from trainings import folds_of, open_task, rows_of_subset, splits_of, subset_of
+from trainings import folds_of, open_task, rows_of_subset, searches, splits_of, subset_of
 
-from randsvm import api
+from randsvm import api, events
 from randsvm.errors import Interrupted
 from randsvm.events import Progress, Tried
 
@@ -172,6 +173,40 @@ def test_the_winner_of_a_grid_is_trained_on_all_rows(tmp_path, write_set, name, 
     assert found.body == straight.body
     assert found.metadata["searched"] == len(every)
     assert f"= {best['score']:g}" in capsys.readouterr().out
+
+
+def test_the_model_counts_the_combinations_with_a_score(tmp_path, write_set, monkeypatch):
+    """There was no time for one of the three."""
+
+    search = searches.search
+
+    def ended_early(*given):
+        found, params = search(*given)
+        return found._replace(tried=found.tried[:2]), params
+
+    monkeypatch.setattr(searches, "search", ended_early)
+    learnt = learn("randsvm", write_set("svc"), tmp_path / "m", "-v", 3, "-c", "0.1,1,10")
+    assert learnt.metadata["searched"] == 2
+
+
+def test_a_signal_that_comes_with_a_score_leaves_it_to_the_listener(
+    tmp_path, write_set, monkeypatch
+):
+    """The signal is raised once, before the event of the score."""
+    received, mean_and_error = [], searches.mean_and_error
+    monkeypatch.setattr(events._Signals, "first", None)
+    monkeypatch.setattr(events._Signals, "raised", False)
+
+    def signalled(*given):
+        events.interrupt(signal.SIGTERM)
+        return mean_and_error(*given)
+
+    monkeypatch.setattr(searches, "mean_and_error", signalled)
+    grid = {"C": [0.1, 1], "folds": 3, "no_racing": True, "jobs": 1}
+    with pytest.raises(Interrupted):
+        api.train(write_set("svc"), tmp_path / "m", watch=received.append, **grid)
+    whole = [one for one in received if isinstance(one, Tried) and one.interrupted_after is None]
+    assert [len(one.scores) for one in whole] == [3]
 
 
 def test_each_combination_has_the_score_of_a_separate_cross_validation(tmp_path, write_set):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learning import learn
 from rows import groups_of
 from scipy import sparse
-from trainings import folds_of, group_folds, open_task
+from trainings import folds_of, group_folds, open_task, rows_of_groups, subset_of
 
 import randsvm
 from randsvm.errors import DataError
@@ -69,6 +69,15 @@ def test_folds_of_some_rows_keep_their_groups(path):
     of_group = [set(fold[qids[some] == qid].tolist()) for qid in np.unique(qids)]
     assert all(len(numbers) == 1 for numbers in of_group)
     assert set.union(*of_group) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("count", [2, 5, GROUPS, 2 * GROUPS])
+def test_the_first_stage_of_a_search_has_a_group_for_each_fold(path, count):
+    with open_task(path, groups=True) as D:
+        rows = rows_of_groups(D, count, 0)
+        found = [len(set(subset_of(D, n, 0).groups.tolist())) for n in (rows - 1, rows)]
+    most = min(count, GROUPS)
+    assert found == [most - 1, most]
 
 
 # ---- scores -------------------------------------------------------------------------------------

@@ -144,6 +144,19 @@ def test_a_score_of_nan_is_the_worst(tmp_path, clock):
     assert [one.values["C"] for one in searched.tried] == [3, 1, 4, 2]
 
 
+def test_a_stage_that_scores_a_third_in_time_is_left_out(labelled_file, clock):
+    """One combination of three on more rows, which take ten times as long as expected."""
+
+    def fit(D, params):
+        clock.now += 9 * D.n * (D.n > 300)
+        return predict_share(0.9 - abs(math.log2(params.C) - 7) / 20)
+
+    searched, params, found = search(labelled_file, fit, C_GRID, clock, until=15_600)
+    assert found.by_rows == {200: 12, 800: 1}
+    assert [one.rows for one in searched.tried] == [200] * 12
+    assert searched.tried[0].values["C"] == params.C
+
+
 @pytest.mark.parametrize("lacking", [1, 2, 3])
 def test_a_score_is_that_of_half_of_the_folds_at_least(labelled_file, clock, lacking):
     """The score of four folds of which some have no model."""

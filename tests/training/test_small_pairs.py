@@ -91,6 +91,30 @@ def test_each_pair_has_a_true_certificate(case, tmp_path):
     assert totals == pytest.approx([trailer["primal"], trailer["dual"]], rel=1e-9)
 
 
+def test_violators_of_each_pair_are_counted(tmp_path):
+    """With a tolerance below that of the solver."""
+    y, X = classes_of_few_rows(1.0)
+    data, events, C, tolerance = oracle.write_svmlight(tmp_path / "data", y, X), [], 10, 1e-7
+    given = {"C": C, "gamma": 1.0, "tolerance": tolerance, "watch": events.append}
+    model = api.train(data, **given).model
+    last = {one.machine: one for one in events if isinstance(one, Iteration)}
+    K, labels, kinds = oracle.kernel_matrix("rbf", X, X, 1.0), list(map(int, model.labels)), set()
+    for k, (i, j) in enumerate(itertools.combinations(range(len(labels)), 2)):
+        beta = np.zeros(len(y))
+        for own, column in ((i, j - 1), (j, i)):
+            of_class = model.class_of == own
+            beta[model.support[of_class]] = model.beta[of_class, column]
+        sign = np.where(y == labels[i], 1, np.where(y == labels[j], -1, 0))
+        z, alpha = 1 - sign * (K @ beta + model.b[k]), np.abs(beta)
+        rises = (sign != 0) & (alpha < C) & (z > tolerance)
+        falls = (alpha > 0) & (-z > tolerance)
+        event = last[f"+{labels[i]} / +{labels[j]}"]
+        assert event.violators == np.count_nonzero(rises | falls)
+        assert event.bounded == np.count_nonzero(alpha == C)
+        kinds |= {("rises", rises.any()), ("falls", falls.any()), ("bounded", event.bounded > 0)}
+    assert {("rises", True), ("falls", True), ("bounded", True)} <= kinds
+
+
 @pytest.mark.parametrize("spread", [0.2, 1.0])
 def test_decision_values_are_those_of_libsvm(spread, tmp_path):
     y, X = classes_of_few_rows(spread)

@@ -128,20 +128,24 @@ def test_no_sums_in_float64_follow_a_limit(tmp_path, set_sizes, monkeypatch, rea
         assert rounds.scan.kernel_layout.dtype is np.float32
 
 
+@pytest.mark.parametrize("error", [TimeLimitError, MemoryError])
 def test_an_interrupted_run_ends_with_the_scanned_offset_without_support_vectors(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, error
 ):
-    """Of the solution over an inner set, that over all rows has another offset."""
+    """Of the solution over an inner set, that over all rows has another offset.
+
+    What ended the run may come again in the evaluation, such as a lack of memory.
+    """
     with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
         SV, _ = rounds.scan.examine(rounds.solve(inf).SV)
         empty = replace(SV, rows=SV.rows[:0], beta=SV.beta[:0], b=7.0, points=None)
         rounds.record, rounds.inner_solution = Record(), empty
 
-        # There is time for the scan, and none for the evaluation.
-        def late(*_):
-            raise TimeLimitError
+        # The scan ends, and the evaluation does not.
+        def failing(*_):
+            raise error
 
-        monkeypatch.setattr(rounds.scan, "evaluations", late)
+        monkeypatch.setattr(rounds.scan, "evaluations", failing)
         found = rounds.interrupted(Stopped(StopReason.INTERRUPTED, ("",)))
         assert len(found.SV) == 0
         assert -1 <= found.SV.b <= 1

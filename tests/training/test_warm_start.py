@@ -142,6 +142,18 @@ def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path, nu):
         assert u[added].max() <= u[begun.new < 1].min() + 1e-5
 
 
+@pytest.mark.parametrize("scale", ["minmax", "standard"])
+def test_rows_are_found_by_the_features_of_a_scaled_model(tmp_path, scale):
+    """Today's rows have a feature more."""
+    y, X = gaussians(400)
+    more = np.column_stack([X, np.random.default_rng(2).normal(size=len(y)).round(3)])
+    paths = [oracle.write_rows(tmp_path / f"d{k}", y, each) for k, each in enumerate((X, more))]
+    words = ("--scale", scale, "-t", 2, "-g", 0.1)
+    old = learn("randsvm", paths[0], tmp_path / "old.model", *words)
+    new = learn("randsvm", paths[1], tmp_path / "m", *words, "--warm-start", old.model)
+    assert not [text for text in new.notices if "starts from nothing" in text]
+
+
 # ---- parameters -------------------------------------------------------------------------------
 
 
