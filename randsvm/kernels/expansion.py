@@ -135,7 +135,8 @@ def check_finite(u: np.ndarray, kernel: Kernel) -> None:
     """Raise ParameterError if a sum of kernel values exceeds float64."""
     if not np.isfinite(u).all():
         raise ParameterError(
-            f"values of the {kernel.name} kernel leave float64 on this data: scale the features"
+            f"sums of values of the {kernel.name} kernel leave float64 on this data: scale the "
+            "features, or lower C"
         )
 
 

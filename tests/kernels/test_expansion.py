@@ -141,6 +141,15 @@ def test_a_value_beyond_float64_is_refused(layout):
         expansion.values(X)
 
 
+@pytest.mark.parametrize("dtype, beta", [(np.float32, 1e39), (np.float64, 1e308)])
+def test_coefficients_beyond_the_numbers_of_a_sum_are_refused_with_advice(dtype, beta):
+    """The features are not to blame: values of rbf are 1 at most."""
+    X = csr(np.ones((2, 3)))
+    expansion = Expansion(Dense(Kernel("rbf", 1.0), dtype), X, np.full(2, beta))
+    with pytest.raises(ParameterError, match=r"or lower C$"):
+        expansion.values(X)
+
+
 # ---- compiled sums of RBF ---------------------------------------------------------------------
 
 WIDTHS = [128, 256, 512]
