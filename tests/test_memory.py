@@ -9,6 +9,7 @@ import numpy as np
 import oracle
 import pandas as pd
 import pytest
+from databases import duckdb_file
 from libsvm import svm, svmutil
 from model_files import count_of
 
@@ -109,7 +110,9 @@ TABLE = (
 
 
 def write_table(path, n):
-    """Write n rows of 12 numbers, 4 texts and a name as CSV, or as Parquet in one row group."""
+    """Write n rows of 12 numbers, 4 texts and a name as CSV, as Parquet in one row group, or as a
+    table of DuckDB.
+    """
     random = np.random.default_rng(0)
     columns = {f"x{j}": random.normal(size=n).round(4) for j in range(12)}
     columns |= {f"t{j}": random.choice([f"word {i}" for i in range(9)], n) for j in range(4)}
@@ -118,25 +121,31 @@ def write_table(path, n):
     frame = pd.DataFrame(columns)
     if path.suffix == ".csv":
         frame.to_csv(path, index=False)
+    elif path.suffix == ".duckdb":
+        duckdb_file(path, rows=frame)
     else:
         frame.to_parquet(path, row_group_size=n)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("form", ["csv", "parquet", "duckdb"])
 def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path, form):
     """The peak grows by 17 bytes a row at most, while parsed rows take 60 MB more.
 
     pyarrow's threads make it vary by 20 MB from run to run.
     """
     n = 120_000
-    peaks = []
+    peaks, how = [], ("--format", form)
+    if form == "duckdb":
+        for module in ("duckdb", "adbc_driver_manager"):
+            pytest.importorskip(module)
+        how = "--sql", "SELECT * FROM rows"
     for rows_of_table in (n, 4 * n):
         data = tmp_path / f"{rows_of_table}.{form}"
         write_table(data, rows_of_table)
         model = tmp_path / f"{rows_of_table}.model"
-        training = peak(tmp_path, *TABLE, "--format", form, "-q", data, model)
-        words = "randsvm.cli.predict", "--keep", "x0,name", "-q"
+        training = peak(tmp_path, *TABLE, *how, "-q", data, model)
+        words = "randsvm.cli.predict", *how, "--keep", "x0,name", "-q"
         peaks.append((training, peak(tmp_path, *words, data, model, tmp_path / "out.csv")))
         (tmp_path / "out.csv").unlink()
     (training, predicting), (more_training, more_predicting) = peaks
