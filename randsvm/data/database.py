@@ -124,15 +124,17 @@ class _Session:
     Entering it raises ParameterError if the driver is missing, and InputError if the database
     cannot be opened.
 
-    busy : whether a call has not returned; left : whether the context has ended
+    connection, statement : of the driver, the last statement; handles : what is closed at the end,
+    in reverse; busy : whether a call has not returned; left : whether the context has ended
     """
 
     connection: Any = None
-    cursor: Any = None
+    statement: Any = None
     busy = left = False
 
     def __init__(self, query: Query, writes: bool = False) -> None:
         self.query, self.writes = query, writes
+        self.handles: list[Any] = []
 
     def __enter__(self) -> _Session:
         query = self.query
@@ -141,12 +143,13 @@ class _Session:
             with files.open_input(query.path):
                 pass
         try:
-            dbapi = importlib.import_module("adbc_driver_manager.dbapi")
+            # Its module `dbapi` would import pandas and polars where they are installed.
+            adbc = importlib.import_module("adbc_driver_manager")
             driver = importlib.import_module(f"adbc_driver_{query.driver}")
         except ImportError as error:
             problem = f"{query} needs a driver (pip install 'randsvm[sql]'): {error}"
             raise ParameterError(problem) from error
-        connect = partial(self._connect, dbapi, driver)
+        connect = partial(self._connect, adbc, driver)
         try:
             self._wait(connect, f"cannot open {query}", InputError)
         except BaseException:
@@ -162,39 +165,51 @@ class _Session:
         if self.busy:
             # This thread has stopped waiting. The thread of the call closes the database.
             with suppress(Exception):
-                self.cursor.adbc_cancel()
+                self.statement.cancel()
         else:
             self._close()
 
     def _close(self) -> None:
-        for one in filter(None, (self.cursor, self.connection)):
+        while self.handles:
             with suppress(Exception):
-                one.close()
+                self.handles.pop().close()
 
-    def _connect(self, dbapi: Any, driver: Any) -> None:
+    def _connect(self, adbc: Any, driver: Any) -> None:
+        how = self._options(driver)
+        self.handles.append(adbc.AdbcDatabase(**how))
+        self.connection = adbc.AdbcConnection(self.handles[-1])
+        self.handles.append(self.connection)
+        # What is not committed is undone.
+        self.connection.set_autocommit(False)
+        self.new_statement = partial(adbc.AdbcStatement, self.connection)
+        if self.query.driver == "sqlite":
+            # SQLite reads the file when it needs it.
+            self._statement().set_sql_query("PRAGMA schema_version")
+            self.statement.execute_update()
+
+    def _statement(self) -> Any:
+        self.statement = self.new_statement()
+        self.handles.append(self.statement)
+        return self.statement
+
+    def _options(self, driver: Any) -> dict[str, str]:
+        """Return the options of the driver for this database."""
         path = self.query.path
         if self.query.driver == "duckdb":
-            how = {"path": path, "access_mode": f"READ_{'WRITE' if self.writes else 'ONLY'}"}
-            if not path:
-                how.clear()
+            how = {"driver": driver.driver_path(), "entrypoint": "duckdb_adbc_init"}
+            if path:
+                how |= {"path": path, "access_mode": f"READ_{'WRITE' if self.writes else 'ONLY'}"}
             if self.query.memory is not None:
                 threads = max(1, min(os.cpu_count() or 1, self.query.memory // THREAD_BYTES))
                 how |= {"memory_limit": f"{self.query.memory}B", "threads": f"{threads}"}
             # A file that is only read has no folder of its own for sorts.
             how["temp_directory"] = tempfile.gettempdir()
-            library = driver.driver_path()
-            entry = "duckdb_adbc_init"
-            self.connection = dbapi.connect(driver=library, entrypoint=entry, db_kwargs=how)
-            return
+            return how
         uri = self.query.url
         if path is not None:
             mode = "rw" if self.writes else "ro"
             uri = f"file:{quote(path)}?mode={mode}" if path else ":memory:"
-        self.connection = dbapi.connect(driver=driver._driver_path(), db_kwargs={"uri": uri})
-        if path is not None:
-            # SQLite reads the file when it needs it.
-            with self.connection.cursor() as cursor:
-                cursor.execute("PRAGMA schema_version")
+        return {"driver": driver._driver_path(), "uri": uri}
 
     def _wait(self, work: Callable[[], Result], words: str, kind: type[RandsvmError]) -> Result:
         """Return work(). Raise an error of the driver as one of this kind, after some words.
@@ -222,13 +237,16 @@ class _Session:
 
     def execute(self, sql: str) -> Any:
         """Execute a statement and return the reader of its rows. Raises ContentError."""
-        cursor = self.cursor = self.connection.cursor()
-        cursor.adbc_statement.set_options(**BATCHES[self.query.driver])
+        import pyarrow
 
         def rows() -> Any:
+            statement = self._statement()
+            statement.set_options(**BATCHES[self.query.driver])
             # PostgreSQL has the query in parentheses, which a comment at its end would hide.
-            cursor.execute(sql.rstrip().rstrip(";") + "\n")
-            return cursor.fetch_record_batch()
+            statement.set_sql_query(sql.rstrip().rstrip(";") + "\n")
+            reader = pyarrow.RecordBatchReader.from_stream(statement.execute_query()[0])
+            self.handles.append(reader)
+            return reader
 
         return self._wait(rows, str(self.query), ContentError)
 
@@ -237,13 +255,18 @@ class _Session:
 
         Raises OutputError, which begins with `words`, or TransferError; the table is as before.
         """
-        cursor = self.cursor = self.connection.cursor()
 
         def fill() -> None:
             if empty is not None:
-                cursor.execute(empty)
+                self._statement().set_sql_query(empty)
+                self.statement.execute_update()
             mode = "create" if empty is None else "append"
-            cursor.adbc_ingest(name, rows, mode, db_schema_name=folder or None)
+            how = {"target_table": name, "mode": f"adbc.ingest.mode.{mode}"}
+            how |= {"target_db_schema": folder} if folder else {}
+            statement = self._statement()
+            statement.set_options(**{f"adbc.ingest.{key}": one for key, one in how.items()})
+            statement.bind_stream(rows)
+            statement.execute_update()
             self.connection.commit()
 
         self._wait(fill, words, OutputError)
