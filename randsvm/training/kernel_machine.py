@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, isinf, isnan
@@ -378,7 +378,8 @@ class KernelTrainer(Trainer[KernelParams]):
 
         Raises TimeLimitError if the time of a subtask is over before it has a solution.
         """
-        small = {} if previous else {one.number: one for one in self.small_pairs(subtasks)}
+        with clock.until(lambda: clock.end - RESERVED_SECONDS):
+            small = {} if previous else {one.number: one for one in self.small_pairs(subtasks)}
         for number in range(len(subtasks)):
             if number in small:
                 yield small[number].solution.SV, None
@@ -545,9 +546,15 @@ class KernelTrainingRun(FileRun[KernelParams]):
         """Solve the pairs of small classes at once, but for those that miss the gap."""
         if self.start_of is not None:
             return
+
+        def latest() -> float:
+            return (self.end if self.solved else self.clock.end) - RESERVED_SECONDS
+
+        with suppress(TimeLimitError), self.clock.until(latest):
+            self._take_small_pairs()
+
+    def _take_small_pairs(self) -> None:
         for one in self.trainer.small_pairs(self.subtasks):
-            if self.solved and time.perf_counter() >= self.end - RESERVED_SECONDS:
-                return
             found, SV = one.solution, one.solution.SV
             if one.spread < MIN_SPREAD:
                 found = replace(found, poor_fit=CONSTANT_DECISION)
@@ -575,7 +582,9 @@ class KernelTrainingRun(FileRun[KernelParams]):
     def _solve(self, number: int, clock: Clock) -> None:
         """Solve a subtask, if there is time for it. clock: of this thread"""
         subtasks = self.subtasks
-        if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
+        # Without any solution there is no model: the first subtask may use all the time.
+        is_first = not number and not self.solved
+        if not is_first and time.perf_counter() >= self.end - RESERVED_SECONDS:
             return
         if subtasks.lacks_side(number):
             stopped = Stopped(StopReason.NO_VIOLATORS)
@@ -583,8 +592,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
             self.transcripts[number] = without_rows(subtasks.row_count(number))
             return
         rounds = self.under_way[number] = self._rounds(number, subtasks[number], clock)
-        # Without any solution there is no model: the first subtask may use all the time.
-        latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
+        latest = (self.clock.end if is_first else self.end) - RESERVED_SECONDS
         try:
             found = rounds.with_evaluation(rounds.solve(latest))
             while rounds.prepare_to_continue(found):

@@ -25,6 +25,8 @@ from randsvm.training.subtasks import Subtasks
 # again while it is computed; blocks have BLOCK_ROWS rows where these are an eighth of the memory.
 # Arrays of all rows of a group of pairs have GROUP_VALUES at most, a few megabytes.
 BLOCK_ROWS, VALUE_BYTES, GROUP_VALUES = 1024, 24, 2**18
+# What is solved in one call is lost if a signal or the time limit ends the run meanwhile.
+CALL_SECONDS = 0.2
 # D rises by 2 at most from one row of each class to the other: LIBSVM's violation at 0.
 VIOLATION_AT_0 = 2.0
 # A solve of few rows may be this much more exact than others, so that hardly a pair misses the gap.
@@ -62,6 +64,7 @@ def small_pairs(subtasks: Subtasks, max_rows: int, gap: float) -> Iterator[Small
     room = math.isqrt(subtasks.resources.memory // (8 * VALUE_BYTES)) // 2
     block_of = np.cumsum(counts[small]) // min(BLOCK_ROWS, room)
     blocks = [small[block_of == block] for block in np.unique(block_of)]
+    step = 1
     for a, b in itertools.combinations_with_replacement(blocks, 2):
         i, j = (side.ravel() for side in np.meshgrid(a, b, indexing="ij"))
         i, j = i[i < j], j[i < j]
@@ -73,11 +76,19 @@ def small_pairs(subtasks: Subtasks, max_rows: int, gap: float) -> Iterator[Small
         # Pairs of similar sizes leave less room in arrays.
         order = np.argsort(sizes, kind="stable")
         for part in slices(len(order), max(1, GROUP_VALUES // max_rows)):
-            pairs = order[part]
-            sides = np.column_stack([i[pairs], j[pairs]])
-            numbers = number[i[pairs], j[pairs]]
-            yield from _solved(subtasks, values, numbers, sides, starts[sides], counts[sides], gap)
-            check()
+            group = order[part]
+            # The number of columns decides how sums round: it depends on no time.
+            place = np.arange(sizes[group].max())
+            done = 0
+            while done < len(group):
+                began, pairs = time.perf_counter(), group[done : done + step]
+                sides = np.column_stack([i[pairs], j[pairs]])
+                numbers, own = number[i[pairs], j[pairs]], (starts[sides], counts[sides])
+                yield from _solved(subtasks, values, numbers, sides, *own, place, gap)
+                check()
+                done += step
+                rate = step / (time.perf_counter() - began)
+                step = max(1, min(2 * step, int(rate * CALL_SECONDS)))
 
 
 def _solved(
@@ -87,17 +98,18 @@ def _solved(
     sides: np.ndarray,
     starts: np.ndarray,
     counts: np.ndarray,
+    place: np.ndarray,
     gap: float,
 ) -> Iterator[SmallPair]:
     """Yield the solutions of some pairs that reach the gap.
 
     numbers : (pairs,); sides, starts, counts : (pairs, 2), the classes of each pair, where their
-    rows begin among the shared values, and the numbers of these
+    rows begin among the shared values, and the numbers of these; place : (m,), 0, 1, ... m - 1, for
+    at least as many rows as a pair has
     """
     began, params, problem = time.perf_counter(), subtasks.params, subtasks.problem
     sizes = counts.sum(axis=1)
-    place, (first, other_first) = np.arange(sizes.max()), starts.T[:, :, None]
-    count = counts[:, :1]
+    (first, other_first), count = starts.T[:, :, None], counts[:, :1]
     at = np.where(place < count, first + place, other_first + place - count)
     is_row = place < sizes[:, None]
     at = np.where(is_row, at, 0)

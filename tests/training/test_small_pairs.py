@@ -1,16 +1,21 @@
 """Pairs of classes of a few rows: the certificate of each one is judged by exact arithmetic."""
 
+import ctypes
 import itertools
+import signal
+import threading
+from contextlib import nullcontext
 from fractions import Fraction
 
 import exact_judge
 import numpy as np
 import oracle
 import pytest
-from libsvm import svmutil
+from libsvm import svm, svmutil
 
 from randsvm import api
-from randsvm.events import Iteration
+from randsvm.errors import Interrupted
+from randsvm.events import Iteration, Progress
 
 # Options of each case, C of each class in exact numbers, and the spread of the rows.
 CASES = {
@@ -130,3 +135,36 @@ def test_decision_values_are_those_of_libsvm(spread, tmp_path):
         own = np.isin(y, (a, b))
         expected = columns[:, pairs[min(i, j), max(i, j)]] * (1 if i < j else -1)
         assert np.allclose(f[own, k], expected[own], atol=1e-3)
+
+
+@pytest.mark.parametrize("ends", ["time", "signal"])
+def test_pairs_before_one_that_libsvm_holds_are_in_the_model(ends, tmp_path, monkeypatch):
+    """LIBSVM does not return from the second pair before the model is written."""
+    y, X = classes_of_few_rows(1.0)
+    data, is_over, calls = oracle.write_svmlight(tmp_path / "data", y, X), threading.Event(), []
+    function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    actual = function(("svm_train", svm.libsvm))
+
+    @function
+    def svm_train(problem, parameter):
+        calls.append(problem)
+        if len(calls) == 2:
+            is_over.wait(60)
+        return actual(problem, parameter)
+
+    def watch(event):
+        if isinstance(event, Progress) and len(calls) == 2 and ends == "signal":
+            raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr(svm.libsvm, "svm_train", svm_train)
+    given = {"C": 10, "gamma": 1.0, "time_limit": 3 if ends == "time" else None}
+    stops = pytest.raises(Interrupted) if ends == "signal" else nullcontext()
+    try:
+        with stops:
+            api.train(data, tmp_path / "m", watch=watch, **given)
+    finally:
+        is_over.set()
+    assert len(calls) == 2
+    assert oracle.trailer(tmp_path / "m")["largest_gap"] > 0.5
+    # One pair has support vectors.
+    assert "\ntotal_sv 2\n" in (tmp_path / "m").read_text()
