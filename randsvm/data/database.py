@@ -318,7 +318,10 @@ def filled_table(
             stream,
             parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types=plain, include_columns=columns, strings_can_be_null=True
+                column_types=plain,
+                include_columns=columns,
+                null_values=[""],
+                strings_can_be_null=True,
             ),
         )
         with _Session(query, writes=True) as session:

@@ -478,6 +478,20 @@ def test_a_table_of_a_schema_gets_whole_numbers_as_labels(server, tmp_path):
     assert all(label == x % 2 for _, x, label in rows)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_for_missing_values_are_texts_in_a_table_of_predictions(database, tmp_path, kind):
+    words = ["NA", "null", "nan", "#N/A", None]
+    table = pd.DataFrame({"word": words * 8, "x": np.arange(40) % 5 * 1.0})
+    url = database(kind, words=table.assign(y=table.word.fillna("NULL")))
+    options = {"label_column": "y", "ignore_columns": "word", "gamma": 1, "C": 100}
+    randsvm.train(url, tmp_path / "model", sql="SELECT * FROM words", **options)
+    execute(kind, url, "DROP TABLE IF EXISTS said")
+    params = PredictParams(sql="SELECT * FROM words", into="said", keep="word")
+    randsvm.predict(url, tmp_path / "model", params=params)
+    expected = {(one, one or "NULL") for one in words}
+    assert set(map(tuple, rows_of(kind, url, "said")[1])) == expected
+
+
 def test_a_table_needs_its_options(tmp_path, command, database):
     url, model = database("duckdb", people=census(60)), tmp_path / "model"
     options = {"label_column": "income", "ignore_columns": "id", "gamma": 0.1}
