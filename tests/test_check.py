@@ -628,6 +628,20 @@ def test_a_transcript_of_another_model_is_refuted(trained):
     assert (status, text.endswith("is the transcript of another model")) == (check.REFUTED, True)
 
 
+def test_a_transcript_with_a_rest_is_refused(trained, tmp_path):
+    data, model, transcript = trained("svc")
+    (tmp_path / "t").write_bytes(transcript.read_bytes() + bytes(8))
+    status, text = verdict(data, model, certificate=str(tmp_path / "t"))
+    assert (status, "bytes, found" in text) == (check.BAD, True)
+
+
+def test_the_floor_of_one_class_is_that_of_the_specification(trained):
+    """0.5% of the sum of coefficients, squared, over n, with K(x, x) = 1."""
+    data, model, _ = trained("one-class")
+    one = check.Check(check.Model(str(model)), check.Data([str(data)], None, 1), None, 0, {})
+    assert one.floor == pytest.approx(0.005 * (0.3 * 160) ** 2 / 160)
+
+
 # ---- a second checker, written from the specification --------------------------------------------
 
 SMALL = {

@@ -71,6 +71,8 @@ COMMENT = "#" + 700_000 * "x" + "\n"
         ("", "w:1:1: expected one weight for each row of d, found 0 weights"),
         ("1\n2\n3\n4\n\n5\n", "w:6:1: expected one weight for each row of d, found 5 weights for 4 "
          "rows"),
+        ("1\n2\n3\n4\n5\n6\n\n7\n", "w:5:1: expected one weight for each row of d, found 7 "
+         "weights for 4 rows"),
         (f"1\n2\n{COMMENT}3\n{COMMENT}4\n5\n", "w:7:1: expected one weight for each row of d, "
          "found 5 weights for 4 rows"),
         (f"1\n2\n3\n{2 * COMMENT}", "w:4:1: expected one weight for each row of d, found 3 "

@@ -630,6 +630,40 @@ def test_a_number_of_a_column_is_refused_in_files_where_it_has_other_names(tmp_p
             randsvm.train(str(tmp_path / "?.csv"), **options, folds=2)
 
 
+def test_a_frame_that_begins_within_its_columns_has_the_rows_that_it_shows():
+    """A slice shares the numbers and codes of the whole table."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.choice(["p", "q"], 60)
+    codes = pa.array(rng.choice(["u", "v"], 60)).dictionary_encode()
+    whole = pa.table({"a": X[:, 0], "b": X[:, 1], "c": codes, "y": y})
+    fitted = randsvm.train(whole, gamma=1.0, C=10.0, label_column="y")
+    f = fitted.decision_function(whole.drop_columns("y"))
+    assert np.array_equal(fitted.decision_function(whole.slice(17, 20)), f[17:37])
+
+
+def test_1_and_true_are_two_categories_of_a_column_with_both(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n" + "1,p\ntrue,q\n0,q\nfalse,p\nx,p\n" * 4)
+    options = {"label_column": "y", "categorical_columns": "a", "kernel": "linear", "C": 100.0}
+    randsvm.train(path, tmp_path / "m", **options)
+    randsvm.predict(path, tmp_path / "m", tmp_path / "out")
+    assert (tmp_path / "out").read_text().split() == ["p", "q", "q", "p", "p"] * 4
+
+
+def test_empty_fields_are_no_unknown_texts(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,,q\n")
+    (tmp_path / "test.csv").write_text("a,b\n1,\n2,w\n3,\n")
+    options, notices = {"format": "csv", "label_column": "y", "missing": "mean"}, []
+    randsvm.train(tmp_path / "t.csv", tmp_path / "m", kernel="linear", **options)
+    randsvm.predict(
+        tmp_path / "test.csv",
+        tmp_path / "m",
+        tmp_path / "out",
+        watch=lambda event: notices.append(event.text) if isinstance(event, Notice) else None,
+    )
+    assert any("b (1)" in text for text in notices), notices
+
+
 def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n")
     (tmp_path / "test.csv").write_text("y,b,a\np,u,1\n,w,2\n?,x,2\n,w,4\n")

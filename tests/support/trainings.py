@@ -33,9 +33,9 @@ from randsvm.training import cross_validation, kernel_machine, linear_machine, p
 from randsvm.training import search as searches
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Clock, Job, Stopped, StopReason, TimeLimitError
-from randsvm.training.rounds import Algorithm, Record, Rounds
+from randsvm.training.rounds import Algorithm, Record, Rounds, total_certificate
 from randsvm.training.run import labelled
-from randsvm.training.subtasks import Subtasks
+from randsvm.training.subtasks import Subtask, Subtasks
 
 
 @contextmanager

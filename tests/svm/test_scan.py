@@ -30,6 +30,7 @@ from solving import (
     Sharpened,
     WholeScan,
     largest_violation,
+    scan,
 )
 
 from randsvm.errors import ParameterError
@@ -207,6 +208,93 @@ def test_the_bound_of_rounding_remembers_large_coefficients(made, kernel):
         assert np.abs(one.u - one.K @ beta).max() > 1e-6  # the rounding that remains
         error = abs(V.certificate.primal - one.primal(beta, evaluated.b))
         assert 1e-6 < error <= V.certificate.primal_error
+
+
+def test_a_saved_multiple_has_the_sums_and_sizes_of_its_coefficients(made):
+    with case(*made("two_gaussians", 450), problem()) as one:
+        beta = one.some(0)
+        one.scan.after(one.step(beta), KEEP_ALL)
+        tripled = one.scan.saved_solution.times(3.0)
+        assert (tripled.beta == 3 * beta).all()
+        assert tripled.u == pytest.approx(3 * one.K @ beta, rel=1e-4, abs=1e-4)
+        assert tripled.added.total >= 3 * np.abs(beta).sum() * (1 - 1e-12)
+
+
+def test_the_size_of_what_was_added_counts_both_signs():
+    added = Added().after(np.array([1.0, -2.0])).after(np.array([-1.0]))
+    assert (added.passes, added.centres, added.total) == (2, 3, 4.0)
+
+
+def test_the_best_multiple_stays_within_the_bounds(made):
+    """Small coefficients: D rises up to a large multiple."""
+    with case(*made("two_gaussians", 450), problem()) as one:
+        beta = one.some(0)
+        beta -= beta.mean()
+        one.scan.continue_from(1e-3 * beta)
+        saved = one.scan.saved_solution
+        for C in (0.5, 2.0, 8.0):
+            assert saved.best_factor(replace(one.problem, bounds=(C, C)), one.y) <= C
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_rounding_of_either_sign_is_found(made, sign):
+    with case(*made("two_gaussians", 450), problem()) as one:
+        _, V = one.scan.after(one.step(0 * one.y), KEEP_ALL)
+        one.scan.audit_errors = np.full(len(one.scan.audit), sign)
+        assert not one.scan.passes_audit(0.0, V.certificate)
+
+
+def test_the_rounding_of_the_gap_is_estimated_for_all_rows(made):
+    """From a third of them."""
+    with case(*made("two_gaussians", 1500), problem()) as one:
+        beta, off = one.some(0), 0.05
+        one.scan.after(one.step(beta), KEEP_ALL)
+        one.scan.audit_errors = np.full(len(one.scan.audit), off)
+        assert len(one.scan.audit) < 600
+
+        def residuals(u):
+            z = one.y - u - one.scan.b
+            return np.maximum(0, one.y * z) - beta * z  # C = 1
+
+        u = one.K @ beta
+        change = np.abs(residuals(u + off) - residuals(u)).sum() + abs(beta.sum()) * off / 2
+        assert one.scan._rounding_of_distance() == pytest.approx(change, rel=0.3)
+
+
+def test_rows_that_no_sample_has_count_in_the_bounds(made):
+    with case(*made("two_gaussians", 450), problem()) as one:
+        solution, V = one.scan.after(one.step(one.some(0)), KEEP_ALL)
+        query, q = one.scan._query(solution), 1e-3
+        sums = one.scan.ask(query)
+        every, some = (
+            one.scan._proven(solution, V.certificate, query, sums, each) for each in (0.0, q)
+        )
+        assert (every.sampled, some.sampled) == (False, True)
+        assert some.distance >= every.distance + q * LOG_FAILURE
+        assert some.dual_error >= every.dual_error + q * LOG_FAILURE / (2 * DUAL_SHARE)
+
+
+def test_a_scan_that_is_repeated_keeps_its_tolerance(made, monkeypatch):
+    with case(*made("two_gaussians", 450), problem(tolerance=0.5)) as one:
+        beta = one.some(0)
+        one.scan.after(one.step(beta), KEEP_ALL)
+        answers = iter([False, True])
+        monkeypatch.setattr(one.scan, "passes_audit", lambda *_: next(answers))
+        SV, V = one.scan.find_violators(KEEP_ALL, 1e-6)
+        assert V.count == len(one.violators(beta, SV.b, 1e-6))
+        assert next(answers, None) is None
+
+
+@pytest.mark.parametrize("gamma", [1e-3, 1.0])
+def test_the_least_norm_is_a_share_of_the_variance_in_feature_space(tmp_path, gamma):
+    y, X = oracle.two_gaussians(300)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    with open_rows(path) as whole:
+        of = problem(gamma=gamma, task="nu-svc", absolute_sum=60.0)
+        found = scan.least_norm(Scan(two_classes(whole), of, 0))
+    K = oracle.kernel_matrix("rbf", X, X, gamma)
+    variance = np.mean([K[i, i] - 2 * K[i].mean() + K.mean() for i in range(300)])
+    assert found == pytest.approx(1e-8 * 60.0**2 * variance, rel=1e-3)
 
 
 def test_shards_answer_with_u_alone(made, monkeypatch):

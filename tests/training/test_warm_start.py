@@ -58,6 +58,25 @@ def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, k
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-3)
 
 
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+def test_three_labels_may_appear_in_another_order(tmp_path, multiclass):
+    y, X = oracle.clouds(600)
+    kept = np.isin(y, np.unique(y)[:3])
+    y, X = y[kept], X[kept]
+    first = [int(np.flatnonzero(y == label)[0]) for label in np.unique(y)]
+    words, found = ("-g", 0.2, "--multiclass", multiclass), []
+    for name, order in (("old", [0, 1, 2]), ("new", [1, 2, 0])):
+        rows = np.concatenate([[first[k] for k in order], np.arange(len(y))])
+        path = oracle.write_rows(tmp_path / name, [f"l{label:g}" for label in y[rows]], X[rows])
+        more = ("--warm-start", found[0].model) if found else ()
+        found.append(learn("osuna", path, tmp_path / f"{name}.m", *words, *more))
+    old, new = found
+    assert old.metadata["labels"] == [new.metadata["labels"][k] for k in (2, 0, 1)]
+    assert len(new.rounds) <= 2 * 3
+    begun = {one["machine"]: one["gap"] for one in reversed(new.rounds)}
+    assert max(begun.values()) <= 0.002
+
+
 # ---- the first step ------------------------------------------------------------------------------
 
 
