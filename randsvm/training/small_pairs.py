@@ -140,8 +140,8 @@ def _solved(
             problems[of_sides] = subtasks.problem_of(number)
         m = vectors[k]
         SV = KernelSolution(
-            rows[k, :m],
-            beta[k, :m],
+            rows[k, :m].copy(),
+            beta[k, :m].copy(),
             float(solved.b[k]),
             problems[of_sides],
             norm=float(solved.norm[k]),
