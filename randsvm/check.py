@@ -687,7 +687,8 @@ def verdict(
         if "columns" not in model.trailer or ended.args[0] == NO_INPUT:
             raise
         is_copy = False
-    text = "the model is of a table; an svmlight copy of it decides, or a model trained on a copy"
+    text = "the model is of a table; an svmlight copy of its rows, features in the order of the "
+    text += "columns, decides: docs/tables.md, 'Check the certificate', has a program for it"
     require(is_copy, UNDECIDED, text)
     said, pairs = (
         transcript and transcript_of(transcript, model),

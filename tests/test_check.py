@@ -258,7 +258,7 @@ def test_a_model_of_a_table_is_undecided_and_what_decides_is_said(tmp_path):
         data.write_text("\n".join(["a,b,buys", *rows]))
         run_train("-q", "--label-column", "buys", data, model)
         status, text = verdict(data, model)
-        assert (status, "an svmlight copy" in text) == (check.UNDECIDED, True)
+        assert (status, "docs/tables.md" in text) == (check.UNDECIDED, True)
         assert verdict(tmp_path / "none", model)[0] == check.NO_INPUT
 
 

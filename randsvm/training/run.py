@@ -451,7 +451,7 @@ def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
         some = "" if scaling.shift is None else "sparse features and categories "
         remarks.append(
             f"sparse rows: --scale {scaling.name} only divides {some}by the "
-            f"{by[scaling.name]}, zeros stay zeros"
+            f"{by[scaling.name]}, zeros stay zeros; there is nothing to do"
         )
     return remarks
 
