@@ -235,3 +235,27 @@ def test_every_command_reads_the_model_as_it_is(folder, kind):
     """Else the test above would tell nothing."""
     for name, command in commands(kind).items():
         assert end_of(command, folder, (folder / kind).read_bytes()) is None, name
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("C", "0", "a number above 0 or null"),
+        ("configuration", '"svm -c 1"', "the options of a training"),
+        ("running_v", "[1e400]", "a list of finite numbers"),
+    ],
+)
+def test_a_line_with_a_value_that_no_training_writes_is_refused(tmp_path, key, value, expected):
+    data, model = tmp_path / "data", tmp_path / "model"
+    oracle.write_svmlight(data, *oracle.two_gaussians(60))
+    run_train("sgd", "-q", data, model)
+    if key == "running_v":
+        run_train("sgd", "-q", "--update", model, data, tmp_path / "next")
+        model = tmp_path / "next"
+    line = rb"(?m)^# randsvm " + key.encode() + rb" .*$"
+    content = model.read_bytes()
+    assert re.search(line, content)
+    wrong = re.sub(line, f"# randsvm {key} {value}".encode(), content)
+    model.write_bytes(resealed(wrong))
+    with pytest.raises(ModelError, match=f"expected {expected} in the line '# randsvm {key}'"):
+        load_model(model)
