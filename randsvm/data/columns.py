@@ -165,7 +165,7 @@ class Columns:
             if is_many(column.width, rows):
                 found = f"column {quoted(column.name)} has {column.width:,} texts in {rows:,} rows"
                 example = f"such as {quoted((column.categories or ('',))[0])}, each a category"
-                advice = "write numbers as 1234.5, or leave it out by --ignore-columns"
+                advice = "write 1234.5, dates as days, or leave it out by --ignore-columns"
                 yield f"{found}, {example}: {advice}"
 
     def names_without_header(self) -> dict[int, tuple[list[str], str]]:
