@@ -154,7 +154,6 @@ def test_an_output_that_would_destroy_something_else_is_73(command, folder, line
     "old",
     [
         "spam\nham\n",
-        "a,b\nc\n",
         "labels spam ham\nspam 0.25 0.75\n",
         "label normal outlier\n1 0.9 0.1\n",
         "-1.5e-07 2 3\n",

@@ -127,9 +127,9 @@ def sum_error(
         return SumError(SPARE * relative, SPARE * lost, other + vanished)
     products += of_rows
     largest = kernel.magnitude(norm)
+    other += vanished * np.maximum(1.0, largest)
     # (g <x, z> + r)^d: d factors, each at most g |x| |z| + |r|, and fewer than d products of them.
     factors = kernel.degree * (products + unit) if kernel.name == "poly" else math.inf
-    other += vanished * np.maximum(1.0, largest)
     return SumError(0.0, SPARE * (grown(factors) + adding) * largest, other)
 
 
