@@ -271,3 +271,14 @@ def test_an_estimator_of_a_model_of_a_table_takes_features(tmp_path):
     expected = np.loadtxt(tmp_path / "out")
     for found in (fitted.predict(frame), fitted.predict(features), machine.predict(features)):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_a_model_trained_in_memory_is_shown_as_info_shows_its_file(tmp_path):
+    y, X = oracle.two_gaussians(60)
+    fitted = randsvm.train(oracle.write_svmlight(tmp_path / "data", y, X), tmp_path / "model", C=1)
+    shown = dict(line.split(maxsplit=1) for line in repr(fitted).splitlines())
+    saved = dict(
+        line.split(maxsplit=1) for line in repr(randsvm.load(tmp_path / "model")).splitlines()
+    )
+    assert {"gap", "primal", "stopped", "task"} <= set(shown)
+    assert shown == {name: saved[name] for name in shown}

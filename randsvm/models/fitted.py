@@ -300,7 +300,13 @@ def format_lines(info: Mapping[str, Any]) -> list[str]:
 
     info : see `FittedModel.info`
     """
-    shown = {name: _format_value(value) for name, value in info.items() if value not in (None, [])}
+    # A training in memory has numbers of numpy, whose comparison with a list is no truth value.
+    empty = {name for name, value in info.items() if isinstance(value, list) and not value}
+    shown = {
+        name: _format_value(value)
+        for name, value in info.items()
+        if value is not None and name not in empty
+    }
     width = max(map(len, shown))
     return [f"{name.ljust(width)}  {text}" for name, text in shown.items()]
 
