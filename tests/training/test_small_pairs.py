@@ -120,6 +120,23 @@ def test_violators_of_each_pair_are_counted(tmp_path):
     assert {("rises", True), ("falls", True), ("bounded", True)} <= kinds
 
 
+def test_rows_at_the_bounds_of_their_own_classes_are_counted(tmp_path):
+    """Each pair has two bounds, C times the weights of its classes."""
+    options, weights, spread = CASES["class weights"]
+    y, X = classes_of_few_rows(spread)
+    data = oracle.write_svmlight(tmp_path / "data", y, X)
+    fitted = api.train(data, tmp_path / "m", **options)
+    head, _, rest = (tmp_path / "m").read_text().partition("\nSV\n")
+    named = dict(line.split(" ", 1) for line in head.splitlines())
+    labels = np.repeat(named["label"].split(), list(map(int, named["nr_sv"].split())))
+    at_bound = 0
+    for label, line in zip(labels, rest.splitlines(), strict=False):
+        bound = options["C"] * float(weights.get(int(label), 1))
+        coefficients = map(float, line.split()[: len(set(labels)) - 1])
+        at_bound += any(abs(one) == bound for one in coefficients)
+    assert 0 < fitted.outcome.bounded == at_bound < len(y)
+
+
 @pytest.mark.parametrize("spread", [0.2, 1.0])
 def test_decision_values_are_those_of_libsvm(spread, tmp_path):
     y, X = classes_of_few_rows(spread)
