@@ -171,7 +171,7 @@ def test_sums_of_many_weights_lose_few_units(labels):
     n, weights = 20_000, [0.1, 0.3, 1e-9]
     y, own = np.arange(n) % 2, np.array(weights)[np.arange(n) % 3]
     of_class = [sum(map(Fraction, own[y == k].tolist())) for k in range(2)]
-    with open_rows(Arrays(np.ones((n, 1)), y, weights=own), labels=labels, chunk_rows=3000) as D:
+    with open_rows(Arrays(np.ones((n, 1)), y, weights=own), labels=labels, chunk_rows=20) as D:
         sums = [D.total_weight(), D.summary.total_weight, *D.summary.total_weight_by_class]
     expected = [sum(of_class)] * 2 + of_class * (labels == "class")
     for found, exact in zip(sums, expected, strict=True):
