@@ -32,7 +32,7 @@ METHODS = {"__repr__": representation, "__eq__": equal, "__hash__": lambda one: 
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[Class]) -> type[Class]:
-    """Make a dataclass with comparisons whose fields the type checker lets nobody assign.
+    """Make a dataclass that is frozen for the type checker only, with comparisons.
 
     A frozen dataclass compiles six functions when its module is imported, this one a single
     function. The sixty that a training imports took a quarter of its start.

@@ -164,7 +164,7 @@ class OsunaParams(Options):
 
 @record
 class RoundsParams(Options):
-    """Where a run of randsvm or osuna begins, and the conditions that end it.
+    """The start of the rounds of randsvm and osuna, and what ends them.
 
     gap: a number; NO_GAP: no gap ends the run, which goes on until no violator is left or, with a
     bound k, until the rule of KBH07 ends it; None: the default, see `resolved`.
