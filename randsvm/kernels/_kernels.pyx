@@ -46,8 +46,8 @@ cdef extern from "_rbf.h":
         const void *x, long stride, long w, uint16_t *places, long n, void *room, int is_double
     ) noexcept nogil
     long run_cells(
-        const cells *it, int columns, const void *beta, double *u, void *room, int is_double,
-        int widest
+        const cells *it, int columns, const void *beta, double *u, void *room, int *features,
+        int is_double, int widest
     ) noexcept nogil
 
 # The number of centres in a panel, and the largest number of columns in a call.
@@ -236,6 +236,7 @@ def add_sums_of_cells(
     """
     cdef cells it
     cdef void *room
+    cdef int *features
     cdef long values
     cdef Py_ssize_t m = places.shape[0], d = panels.shape[1], w = columns.shape[0]
     cdef Py_ssize_t centres = z.shape[0]
@@ -251,12 +252,13 @@ def add_sums_of_cells(
     it.panels, it.places = &panels[0, 0, 0], &places[0]
     it.centres, it.stride = centres, columns.shape[1]
     it.z, it.columns, it.limit, it.gamma = &z[0, 0], &columns[0, 0], limit, gamma
-    room = malloc(w * (MOST + 2 * CELL_GROUP + 2) * sizeof(real))
+    room = malloc(w * (MOST + 2 * CELL_GROUP + 2) * sizeof(real) + 4 * d * sizeof(int))
     if room is NULL:
         raise MemoryError
+    features = <int *> (<real *> room + w * (MOST + 2 * CELL_GROUP + 2))
     with nogil:
         values = run_cells(
-            &it, beta.shape[1], &beta[0, 0], &u[0, 0], room, sizeof(real) == 8, widest
+            &it, beta.shape[1], &beta[0, 0], &u[0, 0], room, features, sizeof(real) == 8, widest
         )
         free(room)
     return values

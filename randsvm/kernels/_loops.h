@@ -18,6 +18,7 @@
         sum += difference * difference;                                                         \
     } while (0)
 #define EXPONENT(sum, gamma) ((sum) * -(gamma))
+#define SCALED(sum, gamma) (sum)
 #else
 #define NUMBER float
 #define BITS int32_t
@@ -25,6 +26,7 @@
 /* The exponent of a pair of dense rows is a sum of products. */
 #define ADD_TERM(sum, x, z) sum += (x) * (z)
 #define EXPONENT(sum, gamma) (sum)
+#define SCALED(sum, gamma) ((sum) * (float)(2 * (gamma)))
 #endif
 #define WIDTH (BYTES / (int)sizeof(NUMBER)) /* the lanes of a vector */
 #define PARTS (WHOLE / WIDTH)               /* vectors that hold the partial sums */
@@ -236,6 +238,7 @@ INLINED void NAMED(sparse_loop)(const int vectors, const int columns, const rbf_
 #undef WHOLE
 #undef ADD_TERM
 #undef EXPONENT
+#undef SCALED
 #undef WIDTH
 #undef PARTS
 #undef REALS

@@ -74,7 +74,7 @@ typedef struct {
     const void *z;        /* (centres, d) */
     const void *columns;  /* (w, stride), the features of centres; stride a multiple of LANES */
     double limit;         /* squared distance from which centres are left out */
-    double gamma;         /* of float64 rows */
+    double gamma;
 } cells;
 
 /* The loops for vectors of 64 bytes (AVX-512), 32 (AVX2) and 16. */
@@ -165,13 +165,13 @@ static void run_rbf(const rbf_work *it, int is_double, int widest)
 
 #define FOR_CELLS(add, name, vectors, target)                                                   \
     target static long name(const cells *it, int columns, const void *beta, double *u,          \
-                            void *room)                                                         \
+                            void *room, int32_t *features)                                      \
     {                                                                                           \
         if (columns == 1)                                                                       \
-            return add(vectors, 1, it, beta, u, room);                                          \
+            return add(vectors, 1, it, beta, u, room, features);                                \
         if (columns == 2)                                                                       \
-            return add(vectors, 2, it, beta, u, room);                                          \
-        return add(vectors, columns, it, beta, u, room);                                        \
+            return add(vectors, 2, it, beta, u, room, features);                                \
+        return add(vectors, columns, it, beta, u, room, features);                              \
     }
 #define CELLS_32(name, bits, vectors, target)                                                   \
     FOR_CELLS(add_sums_of_cells_32_##bits, name, vectors, target)
@@ -189,10 +189,10 @@ FOR_EACH_WIDTH(EXPS_64, exponentials_64)
 
 /* Add the sums of rows in cells to u; see add_sums_of_cells, and run_rbf for the last two. */
 static long run_cells(const cells *it, int columns, const void *beta, double *u, void *room,
-                      int is_double, int widest)
+                      int32_t *features, int is_double, int widest)
 {
     return (is_double ? BEST_WIDTH(cells_64, widest)
-                      : BEST_WIDTH(cells_32, widest))(it, columns, beta, u, room);
+                      : BEST_WIDTH(cells_32, widest))(it, columns, beta, u, room, features);
 }
 
 /* See sort_cells. */
