@@ -1,7 +1,7 @@
 """Verify the certificate of a model without any code of the program that wrote it.
 
-docs/certificate-format.md is the specification; [n] in a comment names its section. This file uses
-numpy and the standard library only, and runs alone: `python check.py DATA... MODEL`.
+docs/certificate-format.md is the specification; [n] names its section. This file uses numpy and
+the standard library only, and runs alone: `python check.py DATA... MODEL`.
 """
 
 import os
@@ -18,12 +18,13 @@ import math
 import re
 import sys
 import zlib
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,10 +33,10 @@ WORDS = {VERIFIED: "verified", REFUTED: "refuted", UNDECIDED: "undecided"}
 FINE = np.longdouble  # numbers of this kind, where float64 is too coarse
 PAIRS = 10**9, 10**8  # kernel values that are computed without --exact, in float64 and in FINE
 ROOM = 1.01  # bounds of errors are computed with rounding, too
-TILE = 256  # rows and vectors whose kernel values are computed at once
-KERNELS = "linear", "polynomial", "rbf", "precomputed"
+TILE = 64  # vectors whose kernel values are computed at once
 UNPACK = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
-ROW = re.compile(rb"(?:[ \t]*[0-9]+:[-+.0-9eE]+(?![^ \t]))*[ \t]*")
+LINE = re.compile(rb"(\S+)(?:\s+(?:cost:(\S+)|qid:\S+))*\s*(.*)")
+BAD_WORD = re.compile(rb"(?<!\S)(?![0-9]+:[-+.0-9eE]+(?!\S))\S+")
 NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 # [5] The tasks: the sign of coefficients (None: that of y), epsilon, t and a.
 TASKS: dict[str, Any] = {
@@ -45,9 +46,10 @@ TASKS: dict[str, Any] = {
     "nu-svr": lambda given, W: (0, 0, 0, given["C"] * given["nu"] * W),
     "one-class": lambda given, W: (1, 0, given["nu"] * W, 0),
 }
-# [8] The arrays of a machine in a transcript.
-ARRAYS = "rows", "beta", "v", "v_error", "u", "error", "exact", "exact_u", "exact_error"
-KINDS = {"rows": "<i8", "exact": "<i8", "u": "<f4", "error": "<f4"}
+# [8] The arrays of a machine in a transcript, and their kinds.
+ARRAYS = {"rows": "<i8", "beta": "<f8", "v": "<f8", "v_error": "<f8", "u": "<f4", "error": "<f4"}
+ARRAYS |= {"exact": "<i8", "exact_u": "<f8", "exact_error": "<f8"}
+OF_TABLE = "the model is of a table: the rows that randsvm-train --keep-rows FILE writes decide"
 
 
 class Ended(Exception):  # noqa: N818 - an outcome, not a fault
@@ -59,19 +61,14 @@ def require(condition: Any, status: int, text: str) -> None:
         raise Ended(status, text)
 
 
-# ---- [2] texts to numbers ------------------------------------------------------------------------
-
-
 def content_of(path: str) -> bytes:
     """Return the bytes of a file, decompressed; "-" is standard input."""
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise Ended(NO_INPUT, f"{path}: {error.strerror}") from error
-    try:
         return next((f(data) for magic, f in UNPACK.items() if data.startswith(magic)), data)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
-        raise Ended(BAD, f"{path}: {error}") from error
+        status = NO_INPUT if getattr(error, "filename", None) else BAD
+        raise Ended(status, f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def lines_of(path: str) -> list[bytes]:
@@ -82,51 +79,52 @@ def lines_of(path: str) -> list[bytes]:
 
 def numbers(texts: Any, real: Any) -> Any:
     """Return the number nearest to each text; in finer numbers, too, what underflows in float64 is
-    the float64 number."""
+    the float64 number. [2]"""
     texts = np.array([*texts], None if len(texts) else real)
-    found = texts.astype(real)
-    if real is FINE:
-        near = texts.astype(float)
-        found = np.where(abs(near) < np.finfo(float).tiny, near, found)
-    require(np.isfinite(found).all(), BAD, "expected finite numbers")
-    return found
+    found, near = texts.astype(real), texts.astype(float)
+    require(np.isfinite(near).all(), BAD, "expected finite numbers")
+    return np.where(abs(near) < np.finfo(float).tiny, near, found)
 
 
-class Rows(NamedTuple):
-    """Rows in CSR form: the entries of row i are those from indptr[i] to indptr[i + 1]."""
+def label_value(text: str) -> Any:
+    """Return what a label stands for: 1, +1 and 1.0 are one class, and so are True and true. [2]"""
+    is_number = NUMBER.fullmatch(text) and math.isfinite(float(text))
+    if is_number and (value := Decimal(text)) == int(value):
+        return value
+    return text.lower() if text.lower() in ("true", "false") else text
 
-    indptr: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
 
-    @staticmethod
-    def of(texts: list[bytes], base: int, real: Any) -> "Rows":
-        bad = next((text for text in texts if not ROW.fullmatch(text)), None)
-        require(bad is None, BAD, f"expected words index:value, found {bad!r:.50}")
-        words = b" ".join(texts).replace(b":", b" ").split()
-        indptr = np.cumsum([0, *(text.count(b":") for text in texts)])
-        rows = Rows(indptr, np.array(words[::2], "S").astype(np.int64), numbers(words[1::2], real))
+class Rows:
+    """Rows in CSR form: the entries of row i are those from indptr[i] to indptr[i + 1].
+
+    row: of each entry; lengths: |x|; moved: how far rounding moved each row at most, in units of it
+    """
+
+    def __init__(self, indptr: Any, indices: Any, values: Any, moved: Any = None) -> None:
+        self.indptr, self.indices, self.values, self.n = indptr, indices, values, len(indptr) - 1
+        self.row, squares = np.repeat(np.arange(self.n), np.diff(indptr)), np.zeros(self.n)
+        squares = squares.astype(values.dtype)
+        np.add.at(squares, self.row, values * values)
+        self.lengths = np.sqrt(squares)
+        self.moved = self.lengths if moved is None else moved
+
+    @classmethod
+    def of(cls, texts: list[bytes], base: int, real: Any) -> "Rows":
+        content = b" ".join(texts)
+        bad = BAD_WORD.search(content)
+        require(not bad, BAD, f"expected index:value, found {bad and bad[0]!r:.50}")
+        words = content.replace(b":", b" ").split()
+        indptr, indices = np.cumsum([0, *(text.count(b":") for text in texts)]), words[::2]
+        rows = cls(indptr, np.array(indices, "S").astype(np.int64), numbers(words[1::2], real))
         ascend = (np.diff(rows.indices) > 0) | (np.diff(rows.row) > 0)
         require(ascend.all() and (rows.indices >= base).all(), BAD, "expected ascending indices")
         return rows
-
-    @property
-    def row(self) -> np.ndarray:
-        """The row of each entry."""
-        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
-
-    @property
-    def squares(self) -> np.ndarray:
-        """|x|^2 of each row: a sum of its squares one after another"""
-        found = np.zeros(len(self.indptr) - 1, self.values.dtype)
-        np.add.at(found, self.row, self.values**2)
-        return found
 
     def take(self, some: Any) -> "Rows":
         sizes = np.diff(self.indptr)[some]
         indptr = np.append(0, np.cumsum(sizes))
         at = np.repeat(self.indptr[:-1][some] - indptr[:-1], sizes) + np.arange(indptr[-1])
-        return Rows(indptr, self.indices[at], self.values[at])
+        return Rows(indptr, self.indices[at], self.values[at], self.moved[some])
 
     def places(self, columns: np.ndarray) -> np.ndarray:
         """Return where in `columns`, ascending, each entry is; those elsewhere are at the end."""
@@ -134,73 +132,42 @@ class Rows(NamedTuple):
         return np.where(np.append(columns, -1)[at] == self.indices, at, len(columns))
 
     def dense(self, columns: np.ndarray) -> np.ndarray:
-        """Return the values of some features, (rows, columns)."""
-        found = np.zeros((len(self.indptr) - 1, len(columns) + 1), self.values.dtype)
+        """Return the values of some features, ascending, (rows, columns)."""
+        found = np.zeros((self.n, len(columns) + 1), self.values.dtype)
         found[self.row, self.places(columns)] = self.values
         return found[:, :-1]
 
 
-def keys_of(both: tuple[Rows, Rows], near: float) -> list[list[bytes]]:
-    """Return bytes of each row that are equal for equal rows; zeros may be written or not. Values
-    are equal if they differ by a relative `near` at most."""
-    values, at = np.unique(np.concatenate([R.values for R in both]), return_inverse=True)
-    ranks = np.cumsum(np.diff(values, prepend=-np.inf) > near * abs(values))[at.ravel()]
-    found, start = [], 0
-    for R in both:
-        kept = R.values != 0
-        pairs = np.column_stack([R.indices, ranks[start : start + len(kept)]])[kept]
-        ends = np.cumsum([0, *np.bincount(R.row[kept], minlength=len(R.indptr) - 1)]).tolist()
-        found.append([pairs[i:j].tobytes() for i, j in pairwise(ends)])
-        start += len(kept)
-    return found
-
-
-def label_value(text: str) -> Any:
-    """Return what a label stands for: 1, +1 and 1.0 are one class, and so are True and true."""
-    is_number = NUMBER.fullmatch(text) and math.isfinite(float(text))
-    if is_number and (value := Decimal(text)) == int(value):
-        return value
-    return text.lower() if text.lower() in ("true", "false") else text
-
-
 class Data:
     """labels, weights: texts of each row; texts: its features; classes: the first spelling of each
-    label, in order of appearance. Rows of weight 0 are left out, but for their labels."""
+    label, in order of appearance. Rows of weight 0 are left out, but for their labels. [2]"""
 
-    def __init__(self, paths: list[str], weights_path: str | None, base: int) -> None:
-        labels, weights, texts, self.base = list[str](), list[bytes](), list[bytes](), base
-        for line in (line for path in paths for line in lines_of(path)):
-            (label, row), weight = (*line.split(None, 1), b"")[:2], b"1"
-            while row.startswith((b"cost:", b"qid:")):
-                first, row = (*row.split(None, 1), b"")[:2]
-                weight = first[5:] if first.startswith(b"cost:") else weight
-            labels.append(label.decode("utf-8", "surrogateescape"))
-            weights.append(weight)
-            texts.append(row)
+    def __init__(self, paths: list[str], weights_path: str | None, model: Any) -> None:
+        words = [LINE.findall(line)[0] for path in paths for line in lines_of(path)]
+        labels, costs, texts = zip(*words, strict=True) if words else ((), (), ())
+        weights = [cost or b"1" for cost in costs]
         weights = weights if weights_path is None else lines_of(weights_path)
-        require(texts and len(weights) == len(texts), BAD, "expected rows, and a weight for each")
-        self.value = {text: label_value(text) for text in dict.fromkeys(labels)}
-        self.classes = dict[Any, str]()
-        for text, value in self.value.items():
-            self.classes.setdefault(value, text)
+        require(words and len(weights) == len(words), BAD, "expected rows, and a weight for each")
+        names = {label: label.decode("utf-8", "surrogateescape") for label in dict.fromkeys(labels)}
+        self.value = {label: label_value(name) for label, name in names.items()}
+        first = {self.value[label]: names[label] for label in reversed(names)}
+        self.classes: dict[Any, Any] = dict.fromkeys(self.value.values()) | first
         found = numbers(weights, float)
         require(found.min() >= 0, BAD, "expected weights from 0")
-        kept = np.flatnonzero(found).tolist()
-        self.labels, self.weights = [labels[k] for k in kept], [weights[k] for k in kept]
-        self.texts = [texts[k] for k in kept]
+        kept, every = np.flatnonzero(found).tolist(), (labels, weights, texts)
+        self.labels, self.weights, self.texts = ([one[k] for k in kept] for one in every)
+        self.base = 0 if model.kernel == "precomputed" else int(model.trailer["index_base"])
 
     def digest(self, rows: Rows, task: str) -> str:  # [4]
-        is_svc, place = task.endswith("svc"), {value: k for k, value in enumerate(self.classes)}
-        y: list[Any] = [] if task == "one-class" else self.labels
-        y = [place[self.value[label]] for label in y] if is_svc else y
-        arrays = y, self.weights, np.diff(rows.indptr), rows.indices, rows.values
-        kinds = zip(arrays, ("<f8", "<f8", "<i8", "<i4", "<f8"), strict=True)
-        hashes = [hashlib.sha256(np.array(a).astype(kind).tobytes()).digest() for a, kind in kinds]
-        labels = json.dumps([*self.classes.values()] if is_svc else []).encode()
-        return hashlib.sha256(labels + b"".join(hashes)).hexdigest()
-
-
-# ---- [3] the model file --------------------------------------------------------------------------
+        names = [*self.classes.values()] if task.endswith("svc") else []
+        place = {value: k for k, value in enumerate(self.classes)}
+        y = [place[self.value[label]] for label in self.labels] if names else self.labels
+        content = [] if task == "one-class" else y, self.weights, np.diff(rows.indptr)
+        hashed = hashlib.sha256(json.dumps(names).encode())
+        kinds = "<f8", "<f8", "<i8", "<i4", "<f8"
+        for array, kind in zip((*content, rows.indices, rows.values), kinds, strict=True):
+            hashed.update(hashlib.sha256(np.array(array).astype(kind).tobytes()).digest())
+        return hashed.hexdigest()
 
 
 def no_number(text: str) -> None:
@@ -208,11 +175,17 @@ def no_number(text: str) -> None:
 
 
 class Model:
-    """head: the words of each line of the header; trailer: its values; beta : (rows, columns), the
-    numbers that begin each row; texts: the features after them; real: the kind of all numbers"""
+    """A model file [3] and its kernel; the linear one is the polynomial <x, z>, and so is a
+    precomputed one, whose vectors have a 1 at their number.
+
+    head: the words of each line of the header; trailer: its values; beta : (rows, columns), the
+    numbers that begin each row; texts: the features after them; real: the kind of all numbers;
+    unit: the largest relative error of a rounding
+    """
 
     def __init__(self, path: str, real: Any = np.float64) -> None:
-        self.real, (body, found, seal) = real, content_of(path).rpartition(b"\n# randsvm sha256 ")
+        self.real, self.unit = real, float(np.finfo(real).eps) / 2
+        body, found, seal = content_of(path).rpartition(b"\n# randsvm sha256 ")
         self.seal = hashlib.sha256(body + b"\n").hexdigest()
         text, *lines = body.split(b"\n# randsvm ")
         require(found and lines[:1] == [b"format 2"], BAD, f"{path}: expected a model of format 2")
@@ -224,6 +197,7 @@ class Model:
         self.is_linear = b"solver_type " in text[:100]
         above, _, below = text.partition(b"\nw\n" if self.is_linear else b"\nSV\n")
         self.head = {word: rest for word, *rest in map(str.split, above.decode().split("\n"))}
+        head = self.head
         runs = [run.partition("-") for run in self.trailer.get("features", "").split(",") if run]
         self.known = np.array([k for a, _, b in runs for k in range(int(a), int(b or a) + 1)], int)
         words = [line.split() for line in below.split(b"\n")] if below else []
@@ -231,40 +205,109 @@ class Model:
         self.texts = [b" ".join(row[columns:]) for row in words]
         self.beta = numbers([word for row in words for word in row[:columns]], real)
         self.beta = self.beta.reshape(len(words), columns)
-        self.b = -numbers(self.head.get("rho", []), real)
+        self.b = -numbers(head.get("rho", []), real)
         if self.is_linear:  # a machine of one vector, w, with the coefficient 1
-            bias, d = real(self.head["bias"][0]), int(self.head["nr_feature"][0])
+            bias, d = real(head["bias"][0]), int(head["nr_feature"][0])
             self.b = self.beta[-1] * bias if bias >= 0 else np.zeros(columns, real)
-            names = self.known if "randsvm_model" in self.head else np.arange(1, d + 1)
+            names = self.known if "randsvm_model" in head else np.arange(1, d + 1)
             both = zip(names, words, strict=False)
             w = zip(*([b"%d:%s" % (k, v) for v in row] for k, row in both), strict=True)
             self.texts, self.beta = [*map(b" ".join, w)], np.eye(columns, dtype=real)
-        self.scale, self.factor = self.trailer.get("scale"), self.trailer.get("scale_factor", [])
-        self.factor = np.array(self.factor, real)
-        self.shift = np.array(self.trailer.get("scale_shift") or 0 * self.factor, real)
-        self.more = ROOM * float(np.linalg.norm((self.shift * self.factor).astype(float)))
+        self.kernel = head.get("kernel_type", ["linear"])[0]
+        head = head if self.kernel in ("polynomial", "rbf") else {}
+        self.is_rbf, self.degree = self.kernel == "rbf", int(head.get("degree", [1])[0])
+        self.g, self.r = (real(head.get(a, [b])[0]) for a, b in (("gamma", 1), ("coef0", 0)))
 
-    def scaled(self, rows: Rows) -> tuple[Rows, int]:
-        """Return rows as the machine sees them, and k: they err by k units of |s(x)| + `more`"""
-        if self.scale == "unit":
-            largest = np.zeros(len(rows.indptr) - 1, rows.values.dtype)
-            np.maximum.at(largest, rows.row, abs(rows.values))
+    def scaled(self, rows: Rows) -> Rows:
+        """Return rows as the machine sees them. [2]"""
+        scale, factor = self.trailer.get("scale"), self.trailer.get("scale_factor", [])
+        factor = np.array(factor, self.real)
+        shift = np.array(self.trailer.get("scale_shift") or 0 * factor, self.real)
+        indptr, indices, values = rows.indptr, rows.indices, rows.values
+        if scale is None:
+            return rows
+        if scale == "unit":
+            largest = np.zeros(rows.n, values.dtype)
+            np.maximum.at(largest, rows.row, abs(values))
             # Times a power of two a short row has the same unit row, and its squares no underflow.
-            values = np.ldexp(rows.values, -np.frexp(largest)[1][rows.row])
-            lengths = np.sqrt(rows._replace(values=values).squares)
-            values = values / (lengths + (lengths == 0))[rows.row]
-            return rows._replace(values=values), 8 + int(np.diff(rows.indptr).max(initial=0))
-        if self.scale is None:
-            return rows, 1
-        if not self.shift.any():  # a row stays sparse
-            values = rows.values * np.append(self.factor, 0)[rows.places(self.known)]
-            return rows._replace(values=values), 6
-        values, d = (rows.dense(self.known) - self.shift) * self.factor, len(self.known)
-        indptr, indices = np.arange(len(values) + 1) * d, np.tile(self.known, len(values))
-        return Rows(indptr, indices, values.ravel()), 6
+            values = np.ldexp(values, -np.frexp(largest)[1][rows.row])
+            lengths = Rows(indptr, indices, values).lengths
+            moved = np.full(rows.n, 8.0 + np.diff(indptr).max(initial=0))
+            return Rows(indptr, indices, values / (lengths + (lengths == 0))[rows.row], moved)
+        if shift.any():
+            values, d = ((rows.dense(self.known) - shift) * factor).ravel(), len(factor)
+            indptr, indices = np.arange(rows.n + 1) * d, np.tile(self.known, rows.n)
+        else:  # a row stays sparse
+            values = values * np.append(factor, 0)[rows.places(self.known)]
+        scaled = Rows(indptr, indices, values)
+        scaled.moved = 6 * (scaled.lengths + np.linalg.norm((shift * factor).astype(float)))
+        return scaled
 
+    def largest(self, product: Any, less: int = 0) -> Any:
+        """Return a bound of (gamma <x, z> + coef0)^(degree - less), of products up to this size."""
+        return (self.g * product + abs(self.r)) ** max(self.degree - less, 0)
 
-# ---- [6] sums of kernel values -------------------------------------------------------------------
+    def sums(self, X: Rows, Z: Rows, B: np.ndarray) -> np.ndarray:
+        """Return u_i = sum_j B_j K(z_j, x_i) and bounds of its error. [6]"""
+        if not (X.n and Z.n):
+            return np.zeros((2, X.n), self.real)
+        if self.kernel == "precomputed":
+            names = Z.values[Z.indptr[:-1]].astype(np.int64)
+            Z = Rows(np.arange(Z.n + 1), names, np.ones(Z.n, self.real))
+        columns, counts = np.unique(np.append(X.indices, Z.indices), return_counts=True)
+        A, C, size, is_fine = X, Z, abs(B), self.real is FINE
+        if (
+            self.is_rbf and not is_fine
+        ):  # a feature that all rows store may be moved: distances stay
+            of_X, of_Z = X.places(columns), Z.places(columns)
+            centre = np.bincount(of_Z, Z.values.astype(float), len(columns)) / Z.n
+            centre *= counts == X.n + Z.n
+            A = Rows(X.indptr, X.indices, X.values - centre[of_X])
+            C = Rows(Z.indptr, Z.indices, Z.values - centre[of_Z])
+        step = min(2048, max(TILE, 2**24 // (1 + len(columns))))
+
+        def part(start: int) -> np.ndarray:
+            some = A.take(slice(start, start + step))
+            own, found = columns if is_fine else np.unique(some.indices), list[Any]()
+            rows, squares = some.dense(own), some.lengths[:, None] ** 2
+            for at in (slice(j, j + TILE) for j in range(0, Z.n, TILE)):
+                tile = C.take(at)
+                T = tile.dense(own)
+                if not self.is_rbf:
+                    K = math.prod([self.g * (rows @ T.T) + self.r] * self.degree)
+                elif is_fine:
+                    both = zip(rows.T, T.T, strict=True)
+                    K = sum((np.subtract.outer(x, z) ** 2 for x, z in both), 0 * squares * B[at])
+                    K = np.exp(-self.g * K)
+                else:  # a tile stays in the cache of the processor
+                    K = rows @ T.T
+                    K *= 2
+                    K -= squares
+                    K -= tile.lengths**2
+                    K *= self.g
+                    np.exp(K, out=K)
+                found.append((K @ B[at], abs(K) @ size[at]))
+            return added(np.moveaxis(np.array(found), 0, -1))
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            u, S = np.concatenate([*pool.map(part, range(0, X.n, step))], axis=1)
+        terms = 9 + max(np.diff(R.indptr).max() for R in (X, Z))
+        total, x, z = size.sum(), X.lengths, Z.lengths
+        if self.kernel == "precomputed":
+            error = 2 * S
+        elif self.is_rbf:  # the exponent s^2 = gamma |x - z|^2 errs by `one` + `more` s^2 at most
+            a = 0 * x if is_fine else A.lengths
+            q = self.unit * np.sqrt(self.g) * (X.moved + Z.moved.max() + 2 * a)
+            one = q + 2 * q * q + self.unit * (5 * terms * self.g * a * a + 9)
+            more = q + self.unit * (5 * terms + 3)
+            mean = np.log(np.maximum(total / np.maximum(S, 1e-300), ROOM))  # of s^2, at most
+            error = np.where(one + 750 * more < 0.005, S * (one + more * mean), 2 * total)
+            error /= self.unit
+        else:
+            slope = ROOM * self.degree * self.largest((x + self.unit * X.moved) * z.max(), 1)
+            moved = (size @ z) * (X.moved + terms * x) + (size @ Z.moved) * x
+            error = slope * (self.g * moved + 4 * abs(self.r) * total)
+        return np.array([u, ROOM * self.unit * (error + (TILE + 20) * S) + 1e-290 * total])
 
 
 def added(terms: np.ndarray) -> Any:
@@ -276,155 +319,77 @@ def added(terms: np.ndarray) -> Any:
     return terms.sum(axis=-1)
 
 
-class Kernel:
-    """A kernel; the linear one is the polynomial <x, z>, and so is a precomputed one: its vectors
-    have a 1 at their number. `rows`, `vectors`: as Model.scaled returns them"""
-
-    def __init__(self, model: Model) -> None:
-        head, self.real, self.more = model.head, model.real, model.more
-        self.unit = float(np.finfo(self.real).eps) / 2  # the largest relative error of a rounding
-        self.name = head.get("kernel_type", KERNELS)[0]
-        require(self.name in KERNELS, UNDECIDED, f"this check knows no kernel {self.name}")
-        self.is_rbf, self.degree = self.name == "rbf", int(head.get("degree", [1])[0])
-        self.g, self.r = (self.real(head.get(a, [b])[0]) for a, b in (("gamma", 1), ("coef0", 0)))
-
-    def largest(self, product: Any, less: int = 0) -> Any:
-        """Return a bound of (gamma <x, z> + coef0)^(degree - less), of products up to this size."""
-        return (self.g * product + abs(self.r)) ** max(self.degree - less, 0)
-
-    def error(self, k: Any, a: Any, z: Any, apart: Any, B: Any, terms: int, S: Any) -> Any:
-        """Return bounds of the errors of sums.
-
-        k: roundings of rows and vectors; a, z: their lengths; apart: of a row and the longest
-        vector together, after they were moved, or 0 if distances are from differences; B: sizes of
-        coefficients; terms: of a product; S: sums of |B K| and of |B K| gamma |x - z|^2
-        """
-        total, unit = B.sum(), self.unit
-        of_a, of_z = k[0] * (a + self.more), k[1] * (z + self.more)  # of features, in units
-        if self.name == "precomputed":
-            return 2 * unit * S[0]
-        if not self.is_rbf:
-            slope = self.degree * self.largest(ROOM * (a + 1e-9 * self.more) * z.max(), 1)
-            size = self.g * ((B @ z) * (of_a + (terms + 6) * a) + (B @ of_z) * a)
-            return unit * slope * (size + 4 * abs(self.r) * total) + 1e-300 * total
-        # The distance r of two rows errs by w, so gamma r^2 by at most q (1 + gamma r^2) + q^2.
-        q = np.sqrt(self.g) * unit * (of_a + of_z.max() + apart)
-        of_size = q + q * q + (terms + 8) * unit * self.g * apart**2 + 9 * unit  # 8 of exp
-        of_square = q + (terms + 6) * unit
-        bound = of_size * S[0] + of_square * S[1] + 1e-300 * total
-        return np.where(of_size + 750 * of_square < 0.005, bound, 2 * total)
-
-    def sums(self, rows: Any, vectors: Any, B: np.ndarray) -> tuple[Any, Any]:
-        """Return u_i = sum_j B_j K(z_j, x_i) and bounds of its error."""
-        (X, *k), (Z, k_of_Z), n, m, size = rows, vectors, len(rows[0].indptr) - 1, len(B), abs(B)
-        if not (n and m):
-            return np.zeros(n, self.real), np.zeros(n, self.real)
-        columns, a, z = np.union1d(X.indices, Z.indices), np.sqrt(X.squares), np.sqrt(Z.squares)
-        terms = 1 + max(int(np.diff(R.indptr).max()) for R in (X, Z))
-        few = self.is_rbf and len(columns) <= 8
-        if self.is_rbf and not few:  # a feature that all rows store may be moved: distances stay
-            both = [R.places(columns) for R in (X, Z)]
-            is_full = np.bincount(np.concatenate(both), minlength=len(columns)) == n + m
-            centre = is_full * np.bincount(both[1], Z.values.astype(float), len(columns)) / m
-            X, Z = (R._replace(values=R.values - centre[R.places(columns)]) for R in (X, Z))
-        squares, of_Z = X.squares, Z.squares
-        whole = Z.dense(columns) if few else Z.values
-        tiles = [np.arange(j, min(j + TILE, m)) for j in range(0, m, TILE)]
-
-        def part(start: int) -> np.ndarray:
-            some, own2 = X.take(slice(start, start + TILE)), squares[start : start + TILE, None]
-            own, found = columns if few else np.unique(some.indices), np.zeros(1)
-            A = some.dense(own)
-            for at in tiles:
-                T = whole[at] if few else Z.take(at).dense(own)
-                if not self.is_rbf:
-                    K = math.prod([self.g * (A @ T.T) + self.r] * self.degree)
-                    found = found + np.array([abs(K) @ size[at], 0 * own2[:, 0], added(K * B[at])])
-                    continue
-                t = np.zeros((len(A), len(T)), self.real)  # |x - z|^2
-                for j in range(len(own) * few):
-                    apart = A[:, [j]] - T[:, j]
-                    t += apart * apart
-                t = t if few else np.maximum(own2 + of_Z[at] - 2 * (A @ T.T), 0)
-                K = t * -self.g
-                np.exp(K, out=K)
-                S = K @ size[at], self.g * np.einsum("ij,ij,j->i", K, t, size[at])
-                found = found + np.array([*S, added(K * B[at])])
-            return found
-
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            *S, u = np.concatenate([*pool.map(part, range(0, n, TILE))], axis=1)
-        apart = 0 * a if few else np.sqrt(squares) + np.sqrt(of_Z.max())
-        error = self.error((*k, k_of_Z), a, z, apart, size, terms, S)
-        return u, ROOM * (error + (12 + len(tiles)) * self.unit * S[0])
-
-
-# ---- [5] problems --------------------------------------------------------------------------------
-
-
 def machines_of(data: Data, model: Model) -> list[Any]:
-    """Return the machines. rows: their numbers; y: targets, or 1 and -1; sign: that of beta where
-    it has one, else 0; C: of each row; own: places in Z of its vectors; beta: their coefficients,
-    of nu-svc multiplied by rho, as b; epsilon, tube, t, a, has_b"""
-    given, real, beta = model.problem, model.real, model.beta
-    weights = numbers(data.weights, real)
-    every, found = np.arange(len(weights)), list[Any]()
-    if not given["task"].endswith("svc"):
-        y = 0 * weights if given["task"] == "one-class" else numbers(data.labels, real)
-        found = [(every, y, 1, np.arange(len(beta)), beta[:, 0])]
+    """Return the machines [5]. rows: their numbers; y: targets, or 1 and -1; sign: that of beta
+    where it has one, else 0; C: of each row; own: places in Z of its vectors; beta: their
+    coefficients, of nu-svc multiplied by rho, as b; epsilon, tube, t, a, has_b"""
+    given, real, beta, found = model.problem, model.real, model.beta, list[Any]()
+    task, weights = given["task"], numbers(data.weights, real)
+    every, own = np.arange(len(weights)), np.arange(len(beta))
+    if not task.endswith("svc"):
+        y = 0 * weights if task == "one-class" else numbers(data.labels, real)
+        found = [(every, y, 1, own, beta[:, 0])]
     else:
         labels, total = [label_value(text) for text in model.trailer["labels"]], added(weights)
-        text = f"labels {model.trailer['labels']} in the model, {[*data.value]} in the data"
+        text = (
+            f"labels {model.trailer['labels']} in the model, {[*data.classes.values()]} in the data"
+        )
         require(set(labels) == set(data.classes), REFUTED, text)
         classes, K = np.array([labels.index(data.value[text]) for text in data.labels]), len(labels)
-        totals = np.array([added(weights[classes == k]) for k in range(K)], real)
+        totals = [added(weights[classes == k]) for k in range(K)]
         stated = given.get("class_weights", [1] * K)
         of_class = [total / (K * totals[k]) if w is None else w for k, w in enumerate(stated)]
-        against_rest = K > 2 and given.get("multiclass") != "ovo"
-        pairs = [(i, j) for i in range(K) for j in range(i + 1, K)]
+        has_pairs = K == 2 or given.get("multiclass") == "ovo"
         of_vector = np.repeat(np.arange(K), [int(v) for v in model.head.get("nr_sv", [0] * K)])
-        for k, (i, j) in enumerate([(k, k) for k in range(K)] if against_rest else pairs):
-            rows, own, coefficients = every, np.arange(len(beta)), beta[:, k * against_rest]
-            if K > 2 and not against_rest:
+        for i, j in combinations(range(K), 2) if has_pairs else [(k, 0) for k in range(K)]:
+            rows, column = every, np.full(len(beta), 0 if j else i)
+            factor = np.array(of_class, real)[classes]
+            if has_pairs and K > 2:
                 text = f"nr_sv counts {len(of_vector)} vectors, the file has {len(beta)}"
                 require(len(of_vector) == len(beta), BAD, text)
-                rows = np.flatnonzero((classes == i) | (classes == j))
-                own = np.flatnonzero((of_vector == i) | (of_vector == j))
-                coefficients = np.where(of_vector == i, beta[:, j - 1], beta[:, i])[own]
-            y, factor = np.where(classes[rows] == i, real(1), real(-1)), np.array(of_class, real)
-            factor = factor[classes[rows]]
-            if against_rest and not model.is_linear:  # the rest has one weight
+                rows, own = (np.flatnonzero((of == i) | (of == j)) for of in (classes, of_vector))
+                column = np.where(of_vector[own] == i, j - 1, i)
+            y = np.where(classes[rows] == i, 1, -1)
+            if not (has_pairs or model.is_linear):  # the rest has one weight
                 rest = total / (2 * added(weights[classes != i])) if given.get("balanced") else 1
                 factor = np.where(y > 0, stated[i] or total / (2 * totals[i]), rest)
-            found.append((rows, y, factor, own, coefficients))
+            found.append((rows, y, factor[rows], own, beta[own, column]))
     text = f"expected {len(found)} numbers rho, found {len(model.b)}"
     require(len(model.b) == len(found), BAD, text)
     for k, (rows, y, factor, own, coefficients) in enumerate(found):
-        one = found[k] = SimpleNamespace(rows=rows, y=y, own=own, has_b=given.get("bias", True))
-        sign, one.epsilon, one.t, one.a = TASKS[given["task"]](given, added(weights[rows]))
-        one.C, one.sign = weights[rows] * factor * given.get("C", 1), y
-        if sign is not None:
-            one.sign = 0 * y + sign
-        one.tube = given["tube"][k] if given["task"].startswith("nu") else 0
+        one = found[k] = SimpleNamespace(rows=rows, own=own, has_b=given.get("bias", True))
+        sign, one.epsilon, one.t, one.a = TASKS[task](given, added(weights[rows]))
+        one.C, one.y = weights[rows] * factor * given.get("C", 1), y * real(1)
+        one.sign = one.y if sign is None else np.full(len(rows), sign)
+        one.squared = "squared" in given.get("loss", "")
+        one.tube = given["tube"][k] if task.startswith("nu") else 0
         # The file has a machine of nu-svc divided by rho, and sum |beta| is nu W.
-        rho = one.a / (added(abs(coefficients)) or 1) if given["task"] == "nu-svc" else 1
+        rho = one.a / (added(abs(coefficients)) or 1) if task == "nu-svc" else 1
         one.beta, one.b = rho * coefficients, rho * model.b[k]
         require(one.has_b or not one.b, REFUTED, f"b is {one.b} in a problem without an offset")
     return found
 
 
-def divided(one: Any, at: np.ndarray, of_rows: list[Any], of_vectors: list[Any]) -> Any:
-    """Return beta from the keys of the rows `at` and of the vectors. Equal rows share coefficients
-    of equal vectors: those above 0 go to the highest y first, those below 0 to the lowest, each up
-    to its bound."""
-    left, members, beta = dict[Any, Any](), dict[Any, list[int]](), 0 * one.C
-    for key, value in zip(of_vectors, one.beta, strict=True):
-        side = 1 if value > 0 else -1
-        left[key, side] = left.get((key, side), 0) + abs(value)
-    for row, key in zip(at.tolist(), of_rows, strict=True):
-        members.setdefault(key, []).append(row)
+def divided(one: Any, at: np.ndarray, X: Rows, Z: Rows, near: float) -> Any:
+    """Return beta from the rows X, of numbers `at`, and the vectors. [5]
+
+    Rows are equal if their values differ by a relative `near` at most; zeros may be written or not.
+    Equal rows share coefficients of equal vectors: those above 0 go to the highest y first, those
+    below 0 to the lowest, each up to its bound.
+    """
+    indptr, kept = np.append(X.indptr, X.indptr[-1] + Z.indptr[1:]), np.append(X.values, Z.values)
+    values, place = np.unique(kept, return_inverse=True)
+    ranks = np.cumsum(np.diff(values, prepend=-np.inf) > near * abs(values))[place.ravel()]
+    pairs = np.column_stack([np.append(X.indices, Z.indices), ranks])[kept != 0]
+    ends = np.append(0, np.cumsum(kept != 0))[indptr].tolist()
+    keys = [pairs[i:j].tobytes() for i, j in pairwise(ends)]  # equal for equal rows
+    left, members, beta = defaultdict[Any, Any](int), defaultdict[Any, list[int]](list), 0 * one.C
+    for key, value in zip(keys[X.n :], one.beta, strict=True):
+        left[key, 1 if value > 0 else -1] += abs(value)
+    for row, key in zip(at.tolist(), keys[: X.n], strict=True):
+        members[key].append(row)
     for (key, side), rest in left.items():
-        rows = [row for row in members.get(key, []) if one.sign[row] != -side]
+        rows = [row for row in members[key] if one.sign[row] != -side]
         text = f"a vector with the coefficient {side * rest:.6g} is no row of the data on that side"
         require(rows or not rest, REFUTED, text)
         rows.sort(key=lambda row: -side * one.y[row])
@@ -434,12 +399,9 @@ def divided(one: Any, at: np.ndarray, of_rows: list[Any], of_vectors: list[Any])
     return beta
 
 
-# ---- [7] P, D and their difference ---------------------------------------------------------------
-
-
-def evaluate(one: Any, beta: Any, sums: Any, kappa2: float, squared: bool, knows_dual: bool) -> Any:
+def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
     """Return P and D and their errors, P - D and its error, by how much D may be above the optimum,
-    and how much of this is no rounding.
+    and how much of this is no rounding. [7]
 
     beta: coefficients of D; sums: u of the machine, v of beta, with bounds of their errors, and
     |w_Z - w|^2 with the w of beta; kappa2: the largest K(x, x)
@@ -448,16 +410,15 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float, squared: bool, knows
     y, C, b, tube, size, most = one.y, one.C, one.b, one.tube, abs(beta), np.maximum
     unit = float(np.finfo(C.dtype).eps) / 2
     units = (12 + math.log2(len(y))) * unit  # of the roundings of a term and its additions
-    h, z, up, down = one.epsilon + tube, y - u - b, (size + beta) / 2, (size - beta) / 2
-    U, L, total = np.where(one.sign >= 0, C, 0), np.where(one.sign <= 0, C, 0), added(size)
-    penalty = size * size / (4 * C) * squared
+    h, z, total = one.epsilon + tube, y - u - b, added(size)
+    U, L, penalty = C * (one.sign >= 0), C * (one.sign <= 0), size * size / (4 * C) * one.squared
 
     def loss(z: Any) -> Any:
-        over, under = most(z - h, 0), most(-z - h, 0)
-        return U * over**2 + L * under**2 if squared else U * over + L * under
+        power = 1 + one.squared
+        return U * most(z - h, 0) ** power + L * most(-z - h, 0) ** power
 
     def residual(z: Any) -> Any:
-        return loss(z) - up * (z - h) - down * (-z - h) + penalty
+        return loss(z) - beta * z + size * h + penalty
 
     error = u_error + 5 * unit * (abs(y) + abs(u) + abs(b) + abs(h))
     here, low, high = residual(z), z - error, z + error
@@ -471,8 +432,8 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float, squared: bool, knows
     distance = added(here) + b * missing + tube * short + apart / 2
     span = added(rise + rounding) + units * offsets + apart_error / 2
     # [5] What coefficients exceed, or miss of their sums, costs at most the largest offset.
-    beyond = [most(part - U_or_L * (1 - units), 0) for part, U_or_L in ((up, U), (down, L))]
-    excess = beyond[0] * ~(squared & (U > 0)) + beyond[1] * ~(squared & (L > 0))
+    bound = np.where(beta > 0, U, L)
+    excess = most(size - bound * (1 - units), 0) * ~(one.squared & (bound > 0))
     k = int(np.argmax(excess))
     text = f"the coefficient of row {one.rows[k] + 1} is {beta[k]}, its bound {C[k]}"
     require(not excess[k] > 1e-9 * C[k], REFUTED, text)
@@ -480,43 +441,11 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float, squared: bool, knows
     norm = (abs(one.t) + one.a) * math.sqrt(kappa2) or math.sqrt(2 * largest)
     offset = ROOM * (max(abs(y)) + one.epsilon + norm * math.sqrt(kappa2))
     above = abs(short) if one.sign.any() else max(-short, 0)
-    misses = (abs(missing) * one.has_b + above + units * total) * knows_dual
+    misses = abs(missing) * one.has_b + above + units * total
     cut = added(excess)
     lost = added(excess * (sizes + v_error)) + kappa2 * cut * cut / 2 + offset * (misses + cut)
     cost = offset * misses * (misses > 1e-6 * total)
     return np.array([D + distance, D, D_error + span, D_error, distance, span, lost, cost])
-
-
-def judged(found: np.ndarray, model: Model, floor: float, knows_dual: bool) -> tuple[int, str]:
-    """Return the verdict about the claims [1], and its reason."""
-    P, D, P_error, D_error, distance, span, lost, cost = found
-    names, said = ("primal", "primal_error", "dual", "dual_error", "gap"), model.trailer
-    primal, room, dual, dual_room, gap = (said.get(name) or 0 for name in names)
-    size = max(abs(P), abs(D), floor)
-    stated = (2.0**-50 if "primal_error" in said else 2e-6) * max(abs(primal), abs(dual), size)
-    stated = max(stated, 1e-290)  # of underflow
-    found_P, found_D = f"P {P:.12g} +- {P_error:.2g}", f"D {D:.12g} - {D_error + lost:.2g}"
-    found_gap = f"gap {distance / size if size else 0:.6g}"
-    of_sums = f"coefficients miss a sum that the problem prescribes, which costs D up to {cost:.3g}"
-    of_gap = span + lost / 2 + gap * (P_error + D_error)
-    # A claim is true where a number is at most `stated`; the number is known up to an error.
-    claims = [
-        (cost - 2 * dual_room if knows_dual else 0, 0, of_sums),
-        (abs(P - primal) - room, P_error, f"{found_P}, said {primal} +- {room:.2g}"),
-        (dual - dual_room - D + lost / 2, D_error + lost / 2, f"{found_D}, said {dual}"),
-        (distance + lost / 2 - gap * size, of_gap, f"{found_gap}, said {gap}"),
-    ][: 4 if knows_dual else 2]
-    for above, error, text in claims:
-        require(not above > error + stated, REFUTED, text)
-    for above, error, text in claims:
-        if not above + error <= stated:
-            return UNDECIDED, f"{text}: the rounding of this check, {error:.2g}, is too large"
-    if not knows_dual:
-        return UNDECIDED, f"{found_P}; {dual} is only said of D: --certificate FILE decides"
-    return VERIFIED, f"{found_P}, {found_D}, {found_gap} <= {gap:.6g}"
-
-
-# ---- the command ---------------------------------------------------------------------------------
 
 
 def transcript_of(path: str, model: Model) -> list[dict[str, np.ndarray]]:
@@ -528,8 +457,8 @@ def transcript_of(path: str, model: Model) -> list[dict[str, np.ndarray]]:
     require(head["model"] == model.seal, REFUTED, f"{path} is the transcript of another model")
     for sizes in head["machines"]:
         machines.append(dict[str, np.ndarray]())
-        for name in ARRAYS:
-            array = np.frombuffer(content, KINDS.get(name, "<f8"), sizes.get(name, 0), at)
+        for name, kind in ARRAYS.items():
+            array = np.frombuffer(content, kind, sizes.get(name, 0), at)
             require(np.isfinite(array).all(), REFUTED, f"{path}: {name} has what is no number")
             machines[-1][name], at = array, at + array.nbytes
     require(at == len(content), BAD, f"{path}: expected {at} bytes, found {len(content)}")
@@ -538,65 +467,50 @@ def transcript_of(path: str, model: Model) -> list[dict[str, np.ndarray]]:
 
 class Check:
     """A check in one kind of numbers. samples: how many rows are computed, as the transcript has u
-    of all; 0: all. keys: see keys_of, of the rows and vectors of each machine, from float64"""
+    of all; 0: all. plain: the check in float64, if this one is in finer numbers"""
 
-    def __init__(self, model: Model, data: Data, said: Any, samples: int, keys: Any) -> None:
-        self.model, self.data, self.said, self.samples, self.keys = model, data, said, samples, keys
-        trailer, n, kernel = model.trailer, len(data.texts), Kernel(model)
-        self.kernel, self.X = kernel, None
-        Z, diagonal, self.floor = Rows.of(model.texts, 0, model.real), np.ones(n), 0.0
-        self.is_precomputed, self.Z = kernel.name == "precomputed", Z
-        if not samples or not kernel.is_rbf:
-            raw = Rows.of(data.texts, data.base, model.real)
-            text = (
-                f"the rows do not have the digest {trailer['digest']}: other rows, labels, weights"
-            )
-            is_same = (
-                model.real is FINE or data.digest(raw, model.problem["task"]) == trailer["digest"]
-            )
+    def __init__(self, model: Model, data: Data, said: Any, samples: int, plain: Any) -> None:
+        self.model, self.data, self.said, self.samples = model, data, said, samples
+        trailer, n, self.plain = model.trailer, len(data.texts), plain
+        self.X: Any = None
+        self.Z, self.floor, diagonal = Rows.of(model.texts, 0, model.real), 0.0, np.ones(n)
+        if not (samples and model.is_rbf) or "columns" in trailer:
+            raw, digest = Rows.of(data.texts, data.base, model.real), trailer["digest"]
+            text = f"the rows do not have the digest {digest}: other rows, labels, weights"
+            is_same = plain or data.digest(raw, model.problem["task"]) == digest
             require(is_same, REFUTED, text)
-            self.X, sizes = model.scaled(raw), raw.values[raw.indices > 0]
-            if not kernel.is_rbf:
-                diagonal = kernel.largest((np.sqrt(self.X[0].squares) + 1e-9 * model.more) ** 2)
-            if self.is_precomputed:
-                diagonal, self.Z = abs(sizes), self.as_vectors(Z)
+            self.X = model.scaled(raw)
+            if not model.is_rbf:
+                diagonal = model.largest((self.X.lengths + model.unit * self.X.moved) ** 2)
         text = f"{n} rows, the model was trained on {trailer['n']:.0f}"
         require(n == trailer["n"], REFUTED, text)
-        self.kappa2 = float(diagonal.max(initial=0)) * ROOM
         self.machines = machines_of(data, model)
-        if model.problem["task"] == "one-class" and not self.is_precomputed:
+        if model.kernel == "precomputed":  # a vector is the number of a row
+            names = raw.values[raw.indptr[:-1]].tolist()
+            row = {name: k for k, name in enumerate(names)}
+            at = [row.get(name, -1) for name in self.Z.values.tolist()]
+            require(-1 not in at, REFUTED, "a vector is no row of the data")
+            self.Z, diagonal = self.X.take(at), abs(raw.values[raw.indices > 0])
+        elif model.problem["task"] == "one-class":
             self.floor = 0.005 * self.machines[0].t ** 2 / n * diagonal.mean()
+        self.kappa2 = float(diagonal.max(initial=0)) * ROOM
         is_reduced = trailer.get("certificate") == "reduced" or "dual_of" in trailer
         self.is_own = not (model.is_linear or is_reduced)
         self.knows_dual = self.is_own or bool(said)
 
-    def rows(self, some: np.ndarray) -> tuple[Rows, int]:
+    def rows(self, some: np.ndarray) -> Rows:
         if self.X is not None:
-            return self.X[0].take(some), self.X[1]
+            return self.X.take(some)
         texts = [self.data.texts[k] for k in some]
         return self.model.scaled(Rows.of(texts, self.data.base, self.model.real))
 
-    def as_vectors(self, rows: Rows) -> Rows:
-        """Return rows as vectors of a machine: those of a precomputed kernel have their numbers."""
-        if not self.is_precomputed:
-            return rows
-        names = rows.values[rows.indptr[:-1]]
-        return Rows(np.arange(len(names) + 1), names.astype(np.int64), 0 * names + 1)
-
-    def as_rows(self, Z: Rows) -> Rows:
-        """Return the rows of vectors: with a precomputed kernel, those with their numbers."""
-        if self.X is None or not self.is_precomputed:
-            return Z
-        places = {name: row for row, name in enumerate(self.as_vectors(self.X[0]).indices.tolist())}
-        return self.X[0].take([places[name] for name in Z.indices.tolist()])
-
-    def sums(self, rows: np.ndarray, vectors: Any, beta: Any, said: Any = None) -> tuple[Any, Any]:
+    def sums(self, rows: np.ndarray, Z: Rows, beta: Any, said: Any = None) -> Any:
         """Return sums at rows and bounds of their errors: those of the transcript, `said`, if they
         are right at random rows."""
         if said is None:
-            return self.kernel.sums(self.rows(rows), vectors, beta)
+            return self.model.sums(self.rows(rows), Z, beta)
         at = np.random.default_rng().integers(len(rows), size=self.samples * (len(rows) > 0))
-        u, error = self.kernel.sums(self.rows(rows[at]), vectors, beta)
+        u, error = self.model.sums(self.rows(rows[at]), Z, beta)
         beyond = abs(u - said[0][at]) - error - said[1][at]
         for k in np.flatnonzero(~(beyond <= 0)):
             text = f"u of row {rows[at[k]] + 1} is {u[k]}, {said[0][at[k]]} in the transcript"
@@ -605,115 +519,122 @@ class Check:
 
     def evaluated(self, number: int) -> Any:
         """Return what `evaluate` finds of a machine."""
-        one, model, kernel = self.machines[number], self.model, self.kernel
-        Z, said, u_said, v_said = self.Z.take(one.own), self.said and self.said[number], None, None
-        n, unit = len(one.rows), kernel.unit
-        at = np.arange(n) if self.is_own else np.empty(0, int)
-        if said and (self.samples or not self.is_own):
-            at = said["rows"]
+        one, model, kappa2 = self.machines[number], self.model, self.kappa2
+        Z, said, n = self.Z.take(one.own), self.said and self.said[number], len(one.rows)
+        u_said = v_said = None
         if self.samples:
-            u, u_error = said["u"].astype(float), said["error"].astype(float)
-            u[said["exact"]], u_error[said["exact"]] = said["exact_u"], said["exact_error"]
-            u_said, v_said = (u, u_error), (said["v"], said["v_error"])
-        u, u_error = self.sums(one.rows, (Z, 1), one.beta, u_said)
+            v_said = said["v"], said["v_error"]
+            u_said = np.array([said["u"], said["error"]], float)
+            u_said[:, said["exact"]] = said["exact_u"], said["exact_error"]
+        u = self.sums(one.rows, Z, one.beta, u_said)
+        at = said["rows"] if said else np.arange(n * self.is_own)
         is_legal = (np.diff(at, prepend=-1) > 0).all() and at.max(initial=0) < n
         require(is_legal, REFUTED, f"the rows of the transcript do not ascend from 0 to {n - 1}")
-        rows, k = self.rows(one.rows[at])
-        if self.is_own:
-            # The float64 numbers nearest to a row and a vector are equal, or those of FINE are.
-            both, step = (self.as_vectors(rows), Z), 2.0**-53
-            if number not in self.keys or model.scale is None:
-                keys = keys_of(both, 4 * k * unit * (model.scale == "unit"))
-                if number not in self.keys or set(keys[1]) <= set(keys[0]):
-                    self.keys[number], step = keys, unit
-            beta = divided(one, at, *self.keys[number])
-        else:
-            beta = np.zeros(n, model.real)
-            beta[at] = said["beta"] if said else 0
-        v, v_error, at = u, u_error, at[beta[at] != 0]
-        if not self.is_own or model.real is FINE:
-            own = self.as_vectors(self.rows(one.rows[at])[0]), k
-            v, v_error = 0 * beta, 0 * beta
-            v[at], v_error[at] = self.sums(one.rows[at], own, beta[at], v_said)
+        beta, v, X = 0 * one.C, u, self.rows(one.rows[at])
+        if self.is_own:  # a row equals a vector if their float64 numbers are equal
+            plain = self.plain or self
+            near = 2.0**-51 * (8 + np.diff(X.indptr).max(initial=0))
+            near *= model.trailer.get("scale") == "unit"
+            beta = divided(one, at, plain.rows(one.rows[at]), plain.Z.take(one.own), near)
+        elif said:
+            beta[at] = said["beta"]
+        if self.plain or not self.is_own:
+            v, kept = np.zeros((2, n), model.real), beta[at] != 0
+            own = at[kept]
+            v[:, own] = self.sums(one.rows[own], X.take(kept), beta[own], v_said)
         if self.is_own:  # [6] u is of w_Z, D of w_X: their rows are rounded to float64
-            longest = math.sqrt(Z.squares.max(initial=0)) * ROOM + 1e-9 * model.more
-            slope = kernel.degree * np.sqrt(kernel.g * kernel.largest(longest**2, 1))
-            slope = math.sqrt(2 * kernel.g) if kernel.is_rbf else slope
-            length = abs(beta).sum() * slope * (6 * k + 4) * step * (longest + model.more)
-            v_error = v_error + length * math.sqrt(self.kappa2) * (v is u)
-            return self.evaluate(one, beta, (u, u_error), (v, v_error), (length**2 / 2,) * 2)
-        w, w_error = kernel.sums((self.as_rows(Z), k), (Z, 1), one.beta)
-        terms = np.concatenate([one.beta * w, -2 * beta * u, beta * v])
-        error = abs(one.beta) @ w_error
-        norm = one.beta @ w, ROOM * (error + (len(w) + 4) * unit * (abs(one.beta) @ abs(w)))
-        of_P = self.evaluate(one, 0 * beta, (u, u_error), (0 * v, 0 * v), norm)
-        error += abs(beta) @ (2 * u_error + v_error)
-        apart = terms.sum(), ROOM * (error + (len(terms) + 4) * unit * abs(terms).sum())
-        found = self.evaluate(one, beta, (u, u_error), (v, v_error), apart)
+            longest = Z.lengths.max(initial=0)
+            step = 2.0**-53 * (6 * X.moved.max(initial=0) + 4 * longest)
+            slope = model.degree * np.sqrt(model.g * model.largest((longest + step) ** 2, 1))
+            slope = np.sqrt(2 * model.g) if model.is_rbf else slope
+            length = ROOM * added(abs(beta)) * slope * step * (model.kernel != "precomputed")
+            v = v + np.array([[0], [length * math.sqrt(kappa2)]]) * (v is u)
+            return evaluate(one, beta, (u, v, (length**2 / 2,) * 2), kappa2)
+        w, w_error = model.sums(Z, Z, one.beta)
+        terms = (
+            (one.beta * w, one.beta * w_error),
+            (-2 * beta * u[0], 2 * beta * u[1]),
+            (beta * v[0], beta * v[1]),
+        )
+        parts = [(added(t), ROOM * added(abs(e) + 50 * model.unit * abs(t))) for t, e in terms]
+        of_P = evaluate(one, 0 * beta, (u, 0 * v, parts[0]), kappa2)
+        found = evaluate(one, beta, (u, v, np.sum(parts, axis=0)), kappa2)
         found[[0, 2]] = of_P[[0, 2]]  # P itself does not depend on the coefficients of D
         return found
 
-    def evaluate(self, one: Any, beta: Any, u: Any, v: Any, apart: Any) -> Any:
-        squared = "squared" in self.model.problem.get("loss", "")
-        return evaluate(one, beta, (u, v, apart), self.kappa2, squared, self.knows_dual)
-
     def verdict(self) -> tuple[int, str]:
+        """Return the verdict about the claims [1], and its reason."""
         found = sum(self.evaluated(number) for number in range(len(self.machines)))
-        status, text = judged(found, self.model, self.floor, self.knows_dual)
+        P, D, P_error, D_error, distance, span, lost, cost = found
+        names, said = ("primal", "primal_error", "dual", "dual_error", "gap"), self.model.trailer
+        primal, room, dual, dual_room, gap = (said.get(name) or 0 for name in names)
+        size = max(abs(P), abs(D), self.floor)
+        stated = (2.0**-50 if "primal_error" in said else 2e-6) * max(abs(primal), abs(dual), size)
+        stated = max(stated, 1e-290)  # of underflow
+        found_P, found_D = f"P {P:.12g} +- {P_error:.2g}", f"D {D:.12g} - {D_error + lost:.2g}"
+        found_gap = f"gap {distance / size if size else 0:.6g}"
+        of_sums = f"coefficients miss a sum that the problem prescribes, which costs D {cost:.3g}"
+        of_gap = span + lost / 2 + gap * (P_error + D_error)
+        # A claim is true where a number is at most `stated`; the number is known up to an error.
+        claims = [
+            (cost - 2 * dual_room, 0, of_sums),
+            (abs(P - primal) - room, P_error, f"{found_P}, said {primal} +- {room:.2g}"),
+            (dual - dual_room - D + lost / 2, D_error + lost / 2, f"{found_D}, said {dual}"),
+            (distance + lost / 2 - gap * size, of_gap, f"{found_gap}, said {gap}"),
+        ]
+        claims = claims if self.knows_dual else claims[1:2]
+        for above, error, text in claims:
+            require(not above > error + stated, REFUTED, text)
+        for above, error, text in claims:
+            if not above + error <= stated:
+                return UNDECIDED, f"{text}: the rounding of this check, {error:.2g}, is too large"
+        if not self.knows_dual:
+            return UNDECIDED, f"{found_P}; {dual} is only said of D: --certificate FILE decides"
+        text = f"{found_P}, {found_D}, {found_gap} <= {gap:.6g}"
         if self.samples:
             share = 1 - 0.01 ** (1 / self.samples)
             text += (
                 f"; u of {self.samples:,} random rows was computed: a transcript with more than "
             )
             text += f"{share:.2%} wrong rows passes with a probability of at most 1%"
-        return status, text
+        return VERIFIED, text
 
 
 def verdict(
-    data: list[str], path: str, weights: Any, transcript: Any, exact: bool, samples: int
-) -> Any:
-    model, keys = Model(path, np.float64), dict[int, Any]()
-    claims = model.trailer.get("gap") is not None and model.trailer.get("certificate") != "none"
-    require(claims, UNDECIDED, "MODEL claims no gap")
-    require("map" not in model.trailer, UNDECIDED, "random features are not checked")
-    is_precomputed = model.head.get("kernel_type") == ["precomputed"]
-    base, is_copy = 0 if is_precomputed else int(model.trailer["index_base"]), True
-    try:
-        rows = Data(data, weights, base)
-        if "columns" in model.trailer:
-            digest = rows.digest(Rows.of(rows.texts, base, np.float64), model.problem["task"])
-            is_copy = digest == model.trailer["digest"]
-    except Ended as ended:
-        if "columns" not in model.trailer or ended.args[0] == NO_INPUT:
-            raise
-        is_copy = False
-    text = "the model is of a table; an svmlight copy of its rows, features in the order of the "
-    text += "columns, decides: docs/tables.md, 'Check the certificate', has a program for it"
-    require(is_copy, UNDECIDED, text)
-    said, pairs = (
-        transcript and transcript_of(transcript, model),
-        len(rows.texts) * len(model.texts),
-    )
-    if said and any(len(one["u"]) for one in said):
-        status, text = Check(model, rows, said, samples, {}).verdict()
-        if status != UNDECIDED or (pairs > PAIRS[0] and not exact):
-            return status, text
-    status, text = Check(model, rows, said, 0, keys).verdict()
-    if status == UNDECIDED and text.endswith("too large"):
-        if pairs > PAIRS[1] and not exact:
-            return status, f"{text}; --exact decides, with {pairs:.2g} kernel values"
-        return Check(Model(path, FINE), rows, said, 0, keys).verdict()
-    return status, text
-
-
-def check(
     data: list[str], path: str, row_weights: str | None = None, certificate: str | None = None,
     exact: bool = False, samples: int = 2000,
 ) -> tuple[int, str]:  # fmt: skip
     """Return the verdict about a model, and its reason."""
+    model = Model(path)
+    claims = model.trailer.get("gap") is not None and model.trailer.get("certificate") != "none"
+    require(claims, UNDECIDED, "MODEL claims no gap")
+    require("map" not in model.trailer, UNDECIDED, "random features are not checked")
+    kernels = "linear", "polynomial", "rbf", "precomputed"
+    require(model.kernel in kernels, UNDECIDED, f"this check knows no kernel {model.kernel}")
+    said = certificate and transcript_of(certificate, model)
+    has_u = said and any(len(one["u"]) for one in said)
+    try:
+        rows = Data(data, row_weights, model)
+        found = Check(model, rows, said, samples if has_u else 0, None)
+    except Ended as ended:
+        is_table = "columns" in model.trailer and ended.args[0] != NO_INPUT
+        raise (Ended(UNDECIDED, OF_TABLE) if is_table else ended) from None
+    (status, text), pairs = found.verdict(), len(rows.texts) * len(model.texts)
+    if has_u and status == UNDECIDED and (pairs <= PAIRS[0] or exact):
+        found = Check(model, rows, said, 0, None)
+        status, text = found.verdict()
+    if found.samples or not text.endswith("too large"):
+        return status, text
+    if pairs > PAIRS[1] and not exact:
+        return status, f"{text}; --exact decides, with {pairs:.2g} kernel values"
+    return Check(Model(path, FINE), rows, said, 0, found).verdict()
+
+
+def check(*words: Any, **options: Any) -> tuple[int, str]:
+    """Return what `verdict` finds, or why a file is bad."""
     try:
         with np.errstate(all="ignore"):
-            return verdict(data, path, row_weights, certificate, exact, samples)
+            return verdict(*words, **options)
     except Ended as ended:
         return ended.args
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

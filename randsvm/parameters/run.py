@@ -79,6 +79,14 @@ class Limits(Options):
         group=OUTPUT,
         brief="Write what randsvm-check needs to verify the certificate.",
     )
+    keep_rows: str | None = option(
+        None,
+        Path(),
+        "--keep-rows",
+        help="Write the rows that were read, with their weights and before --scale, in LIBSVM's "
+        "format: randsvm-check reads such rows only, and no tables.",
+        group=OUTPUT,
+    )
     overwrite: bool = option(
         False,
         Flag(),

@@ -20,6 +20,7 @@ from randsvm.arrays import Matrix
 from randsvm.data.cache import is_cache
 from randsvm.data.columns import Frame
 from randsvm.data.dataset import Dataset, Source
+from randsvm.data.kept_rows import is_kept
 from randsvm.errors import OutOfTimeError
 from randsvm.events import Iteration, Watch, listener, listening, silent
 from randsvm.files import display_output
@@ -93,7 +94,11 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
         "--cache keeps what was parsed from a file, and there is none",
     )
     cache, certificate = {"--cache": job.resources.cache}, job.limits.certificate
-    others = {"MODEL_FILE": model, "--certificate": certificate}
+    others = {
+        "MODEL_FILE": model,
+        "--certificate": certificate,
+        "--keep-rows": job.limits.keep_rows,
+    }
     files.check_distinct(others, {"TRAIN_FILE": paths, **cache})
     require(
         certificate is None or model not in (None, *files.STANDARD_OUTPUTS),
@@ -101,6 +106,8 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
     )
     if certificate is not None:
         files.check_output(certificate, "a transcript", lambda head: head.startswith(TRANSCRIPT))
+    if job.limits.keep_rows is not None:
+        files.check_output(job.limits.keep_rows, "a file of --keep-rows", is_kept)
     files.check_distinct(cache, {"TRAIN_FILE": paths, "--warm-start": job.stop.warm_start})
     check_is_not_model(paths, "TRAIN_FILE MODEL_FILE")
     if model is not None:

@@ -552,6 +552,7 @@ def update(
         job.resources.cluster is None,
         "--update trains on rows in order, as they arrive: no --cluster",
     )
+    require(job.limits.keep_rows is None, "--keep-rows does not go with --update")
     if how.row_weights is not None:
         check_row_weights(data, job)
     with listening(clock):

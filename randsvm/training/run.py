@@ -26,6 +26,7 @@ from randsvm.data.classes import labelled_classes
 from randsvm.data.columns import Format, TableOptions, is_many
 from randsvm.data.dataset import Dataset, Source, fitted_scaling, statistics_of
 from randsvm.data.in_memory import Arrays
+from randsvm.data.kept_rows import write_rows
 from randsvm.data.labels import label_values
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import (
@@ -385,6 +386,8 @@ def train(
         clock.before_a_model(model or IN_MEMORY),
         closing(load_rows(data, params, job)) as whole,
     ):
+        if job.limits.keep_rows is not None:
+            write_rows(whole, job.limits.keep_rows, params.task == "one-class")
         trainer.set_rows(whole, joint_name(data), params)
         remarks = [*_unused_options(params), *_remarks(trainer, params)]
         params = trainer.resolved(trainer.with_gamma(params))
