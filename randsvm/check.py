@@ -81,9 +81,11 @@ def numbers(texts: Any, real: Any) -> Any:
     """Return the number nearest to each text; in finer numbers, too, what underflows in float64 is
     the float64 number. [2]"""
     texts = np.array([*texts], None if len(texts) else real)
-    found, near = texts.astype(real), texts.astype(float)
+    found = near = texts.astype(float)
     require(np.isfinite(near).all(), BAD, "expected finite numbers")
-    return np.where(abs(near) < np.finfo(float).tiny, near, found)
+    if real is FINE:
+        found = np.where(abs(near) < np.finfo(float).tiny, near, texts.astype(real))
+    return found
 
 
 def label_value(text: str) -> Any:
@@ -335,7 +337,8 @@ def machines_of(data: Data, model: Model) -> list[Any]:
             f"labels {model.trailer['labels']} in the model, {[*data.classes.values()]} in the data"
         )
         require(set(labels) == set(data.classes), REFUTED, text)
-        classes, K = np.array([labels.index(data.value[text]) for text in data.labels]), len(labels)
+        place, K = {text: labels.index(value) for text, value in data.value.items()}, len(labels)
+        classes = np.array([place[text] for text in data.labels])
         totals = [added(weights[classes == k]) for k in range(K)]
         stated = given.get("class_weights", [1] * K)
         of_class = [total / (K * totals[k]) if w is None else w for k, w in enumerate(stated)]
