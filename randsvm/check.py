@@ -177,12 +177,10 @@ def no_number(text: str) -> None:
 
 
 class Model:
-    """A model file [3] and its kernel; the linear one is the polynomial <x, z>, and so is a
-    precomputed one, whose vectors have a 1 at their number.
+    """A model file [3] and its kernel; linear and precomputed ones are the polynomial <x, z>.
 
     head: the words of each line of the header; trailer: its values; beta : (rows, columns), the
-    numbers that begin each row; texts: the features after them; real: the kind of all numbers;
-    unit: the largest relative error of a rounding
+    numbers that begin each row; texts: the features after them; unit: the error of a rounding
     """
 
     def __init__(self, path: str, real: Any = np.float64) -> None:
@@ -253,25 +251,23 @@ class Model:
         """Return u_i = sum_j B_j K(z_j, x_i) and bounds of its error. [6]"""
         if not (X.n and Z.n):
             return np.zeros((2, X.n), self.real)
-        if self.kernel == "precomputed":
+        if self.kernel == "precomputed":  # a vector is the unit vector of the number of a row
             names = Z.values[Z.indptr[:-1]].astype(np.int64)
             Z = Rows(np.arange(Z.n + 1), names, np.ones(Z.n, self.real))
         columns, counts = np.unique(np.append(X.indices, Z.indices), return_counts=True)
         A, C, size, is_fine = X, Z, abs(B), self.real is FINE
-        if (
-            self.is_rbf and not is_fine
-        ):  # a feature that all rows store may be moved: distances stay
-            of_X, of_Z = X.places(columns), Z.places(columns)
-            centre = np.bincount(of_Z, Z.values.astype(float), len(columns)) / Z.n
-            centre *= counts == X.n + Z.n
-            A = Rows(X.indptr, X.indices, X.values - centre[of_X])
-            C = Rows(Z.indptr, Z.indices, Z.values - centre[of_Z])
+        if self.is_rbf:  # gamma |x - z|^2 = |a - c|^2; a feature that all rows store may be moved
+            of_Z = np.bincount(Z.places(columns), Z.values.astype(float), len(columns))
+            centre, root = of_Z / Z.n * (counts == X.n + Z.n) * (not is_fine), np.sqrt(self.g)
+            A = Rows(X.indptr, X.indices, (X.values - centre[X.places(columns)]) * root)
+            C = Rows(Z.indptr, Z.indices, (Z.values - centre[Z.places(columns)]) * root)
         step = min(2048, max(TILE, 2**24 // (1 + len(columns))))
 
         def part(start: int) -> np.ndarray:
             some = A.take(slice(start, start + step))
             own, found = columns if is_fine else np.unique(some.indices), list[Any]()
             rows, squares = some.dense(own), some.lengths[:, None] ** 2
+            twice = 2 * rows
             for at in (slice(j, j + TILE) for j in range(0, Z.n, TILE)):
                 tile = C.take(at)
                 T = tile.dense(own)
@@ -280,13 +276,11 @@ class Model:
                 elif is_fine:
                     both = zip(rows.T, T.T, strict=True)
                     K = sum((np.subtract.outer(x, z) ** 2 for x, z in both), 0 * squares * B[at])
-                    K = np.exp(-self.g * K)
+                    K = np.exp(-K)
                 else:  # a tile stays in the cache of the processor
-                    K = rows @ T.T
-                    K *= 2
+                    K = twice @ T.T
                     K -= squares
                     K -= tile.lengths**2
-                    K *= self.g
                     np.exp(K, out=K)
                 found.append((K @ B[at], abs(K) @ size[at]))
             return added(np.moveaxis(np.array(found), 0, -1))
@@ -298,12 +292,12 @@ class Model:
         if self.kernel == "precomputed":
             error = 2 * S
         elif self.is_rbf:  # the exponent s^2 = gamma |x - z|^2 errs by `one` + `more` s^2 at most
-            a = 0 * x if is_fine else A.lengths
-            q = self.unit * np.sqrt(self.g) * (X.moved + Z.moved.max() + 2 * a)
-            one = q + 2 * q * q + self.unit * (5 * terms * self.g * a * a + 9)
-            more = q + self.unit * (5 * terms + 3)
+            a = A.lengths
+            q = self.unit * (root * (X.moved + Z.moved.max()) + 4 * a)
+            one = q + 2 * q * q + self.unit * (5 * terms * a * a * (not is_fine) + 9)
+            more = q + self.unit * (5 * terms + 9)
             mean = np.log(np.maximum(total / np.maximum(S, 1e-300), ROOM))  # of s^2, at most
-            error = np.where(one + 750 * more < 0.005, S * (one + more * mean), 2 * total)
+            error = np.where(one + 750 * more < 0.005, S * (one + more * mean), S + total)
             error /= self.unit
         else:
             slope = ROOM * self.degree * self.largest((x + self.unit * X.moved) * z.max(), 1)
@@ -333,9 +327,7 @@ def machines_of(data: Data, model: Model) -> list[Any]:
         found = [(every, y, 1, own, beta[:, 0])]
     else:
         labels, total = [label_value(text) for text in model.trailer["labels"]], added(weights)
-        text = (
-            f"labels {model.trailer['labels']} in the model, {[*data.classes.values()]} in the data"
-        )
+        text = f"labels {model.trailer['labels']} in the model, {[*data.classes]} in the data"
         require(set(labels) == set(data.classes), REFUTED, text)
         place, K = {text: labels.index(value) for text, value in data.value.items()}, len(labels)
         classes = np.array([place[text] for text in data.labels])
@@ -416,17 +408,14 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
     h, z, total = one.epsilon + tube, y - u - b, added(size)
     U, L, penalty = C * (one.sign >= 0), C * (one.sign <= 0), size * size / (4 * C) * one.squared
 
-    def loss(z: Any) -> Any:
-        power = 1 + one.squared
-        return U * most(z - h, 0) ** power + L * most(-z - h, 0) ** power
-
     def residual(z: Any) -> Any:
-        return loss(z) - beta * z + size * h + penalty
+        over, under = (most(part, 0) ** (1 + one.squared) for part in (z - h, -z - h))
+        return U * over + L * under - beta * z + size * h + penalty
 
     error = u_error + 5 * unit * (abs(y) + abs(u) + abs(b) + abs(h))
-    here, low, high = residual(z), z - error, z + error
-    rounding = units * (most(loss(low), loss(high)) + size * (abs(z) + abs(h)) + penalty)
-    rise = most(most(residual(low), residual(high)) - here, 0)
+    here, highest = residual(z), most(residual(z - error), residual(z + error))
+    rounding = 2 * units * (abs(highest) + size * (abs(z) + error + abs(h)) + penalty)
+    rise = most(highest - here, 0)
     sizes = abs(y) + one.epsilon + abs(v)
     D = added(y * beta - one.epsilon * size - beta * v / 2 - penalty)
     D_error = added(size * v_error) / 2 + units * added(size * sizes + penalty)
