@@ -895,23 +895,27 @@ def random_verdict(folder, seed, number):
     return verdict(folder / "data", model, certificate=str(transcript) if has_one else None)
 
 
-def test_p_of_the_check_is_that_of_rational_arithmetic(tmp_path, monkeypatch):
-    found, evaluated, compared = [], check.Check.evaluated, 0
+@pytest.fixture
+def exactly_compared(tmp_path, monkeypatch):
+    """Return a function that compares P of random small problems with rational arithmetic, and
+    returns how many it compared."""
+    found, evaluated = [], check.Check.evaluated
 
     def kept(self, number):
         found.append(evaluated(self, number))
         return found[-1]
 
     monkeypatch.setattr(check.Check, "evaluated", kept)
-    for number in range(60):
-        case = random_problems.case_of(12, number)
+
+    def compared(seed, number):
+        case = random_problems.case_of(seed, number)
         data, model = tmp_path / f"{number}.data", tmp_path / f"{number}.model"
         if len(case.y) > 20 or case.task.startswith("nu"):
-            continue
+            return False
         with suppress(InfeasibleError, ParameterError, OutOfTimeError):
             run_train(*case.command(case.save(data), model))
         if not model.exists() or verdict(data, model)[1] == "MODEL claims no gap":
-            continue
+            return False
         rows = exact_judge.read_rows(data)
         kernel, machine = exact_judge.read_model(model, rows.X.shape[1])
         numbers, words = random_problems.exact_numbers(case), case.words
@@ -920,9 +924,20 @@ def test_p_of_the_check_is_that_of_rational_arithmetic(tmp_path, monkeypatch):
         problem = exact_judge.problem_of(rows, case.task, machine.labels, **numbers)
         exact = exact_judge.objective(problem, kernel, rows, machine)
         P, P_error = (Fraction(*value.as_integer_ratio()) for value in found[-1][[0, 2]])
-        assert exact.least - P_error <= P <= exact.most + P_error
-        compared += 1
-    assert compared >= 8
+        assert exact.least - P_error <= P <= exact.most + P_error, number
+        return True
+
+    return lambda seed, numbers: sum(compared(seed, number) for number in numbers)
+
+
+def test_p_of_the_check_is_that_of_rational_arithmetic(exactly_compared):
+    assert exactly_compared(12, range(60)) >= 8
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("part", range(10))
+def test_p_of_many_checks_is_that_of_rational_arithmetic(exactly_compared, fuzz_seed, part):
+    assert exactly_compared(fuzz_seed, range(100 * part, 100 * part + 100)) >= 10
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -940,6 +955,7 @@ def test_random_true_certificates_are_verified(tmp_path, part):
 @pytest.mark.fuzz
 @pytest.mark.parametrize("part", range(60))
 def test_many_random_true_certificates_are_not_refuted(tmp_path, fuzz_seed, part):
+    """3,000 trainings: `make fuzz FUZZ='tests/test_check.py -k many_random'`."""
     found = []
     for number in range(50 * part, 50 * part + 50):
         folder = tmp_path / str(number)
