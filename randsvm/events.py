@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from math import isnan, nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from randsvm.errors import Interrupted
 
@@ -38,6 +38,25 @@ class Waiting:
 
     The event carries no data. The listener may raise an exception to end the wait.
     """
+
+
+class Underway:
+    """A training that begins: its listener may ask for the model so far, and may end it.
+
+    Both functions may be called while the listener has an event, until the training ends. The event
+    is in no log.
+
+    Parameters
+    ----------
+    so_far : callable
+        Returns the model of the solutions so far and its `Trained`, with P, D and the gap of the
+        running values, or None before there is a solution. The model itself is not certified.
+    stop : callable
+        Ends the training with the round or step that is under way. The closing evaluation follows.
+    """
+
+    def __init__(self, so_far: Callable[[], Any], stop: Callable[[], None]) -> None:
+        self.so_far, self.stop = so_far, stop
 
 
 class Notice(NamedTuple):

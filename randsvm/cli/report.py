@@ -47,6 +47,7 @@ from randsvm.events import (
     Started,
     Trained,
     Tried,
+    Underway,
     Unwritten,
     Waiting,
 )
@@ -325,7 +326,7 @@ class Report:
             self(Unwritten(str(error) if reason is None else f"writing {output}: {reason}"))
 
     def __call__(self, event: Any) -> None:
-        if isinstance(event, Waiting):
+        if isinstance(event, Waiting | Underway):
             return
         if isinstance(event, Progress):
             self.stage = f" while {event.stage}"

@@ -21,6 +21,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from randsvm.arrays import slices
 from randsvm.data.in_memory import Arrays
 from randsvm.data.scaling import SPARSE
+from randsvm.estimators.callbacks import FitTasks
 from randsvm.estimators.machine import (
     TRAINING_ATTRIBUTES,
     BaseSVM,
@@ -114,11 +115,20 @@ class KernelMachine(BaseSVM):
             given["max_iterations"] = self.max_iter
         return given
 
-    def _fit(self, arrays: Arrays) -> None:
+    def _fit(self, arrays: Arrays, tasks: FitTasks) -> None:
+        self._gamma = self._resolved_gamma(arrays.X)
+        fitted = self._trained(arrays, watch=tasks.watch, **self._options(arrays))
+        self._set_fitted(fitted, arrays, tasks.events)
+        for event in tasks.events:
+            if isinstance(event, Notice) and event.text in ADVICE:
+                problem = event.text.partition("; try ")[0]
+                warnings.warn(f"{problem}; try {ADVICE[event.text]}", UserWarning, stacklevel=4)
+        self.fit_status_ = int(
+            self._warns_of_gap("scaling the features may help (StandardScaler, MinMaxScaler)")
+        )
+
+    def _set_fitted(self, fitted: FittedModel, arrays: Arrays, events: list[Any]) -> None:
         X = arrays.X
-        self._gamma = self._resolved_gamma(X)
-        events: list[Any] = []
-        fitted = self._trained(arrays, watch=events.append, **self._options(arrays))
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
         self._take(fitted)
         model: Any = fitted.model
@@ -128,18 +138,11 @@ class KernelMachine(BaseSVM):
             rows = np.flatnonzero(arrays.weights)[rows]
         order = self._set_solution(X[rows[:0] if model.has_row_numbers else rows])
         self.support_ = rows[order].astype(np.int32)
-        for event in events:
-            if isinstance(event, Notice) and event.text in ADVICE:
-                problem = event.text.partition("; try ")[0]
-                warnings.warn(f"{problem}; try {ADVICE[event.text]}", UserWarning, stacklevel=3)
         rounds = Counter(event.machine for event in events if isinstance(event, Iteration))
         pairs = [" / ".join(pair) for pair in combinations(model.labels, 2)]
         machines = pairs if model.has_pairs else [""]
         counts = np.array([max(rounds[name], 1) for name in machines], np.int32)
         self.n_iter_ = counts if isinstance(self, Classifier) else counts.item()
-        self.fit_status_ = int(
-            self._warns_of_gap("scaling the features may help (StandardScaler, MinMaxScaler)")
-        )
 
     def _set_model(self, fitted: FittedModel, recorded: dict[str, Any]) -> None:
         super()._set_model(fitted, recorded)
@@ -322,7 +325,7 @@ class NuSVC(KernelClassifier):
     def _class_weights(self) -> dict[str, float]:
         if np.ptp(self.class_weight_):
             warnings.warn(
-                "class_weight has no effect on NuSVC, as in scikit-learn: use SVC", stacklevel=7
+                "class_weight has no effect on NuSVC, as in scikit-learn: use SVC", stacklevel=8
             )
         return {}
 

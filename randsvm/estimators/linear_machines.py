@@ -13,12 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from randsvm.data.in_memory import Arrays
 from randsvm.data.scaling import SPARSE
+from randsvm.estimators.callbacks import FitTasks
 from randsvm.estimators.machine import (
     TRAINING_ATTRIBUTES,
     BaseSVM,
     Classifier,
     documented,
 )
+from randsvm.events import Epoch
 from randsvm.models.fitted import FittedModel
 from randsvm.parameters.sgd import SgdParams
 
@@ -50,7 +52,7 @@ class LinearMachine(BaseSVM):
         loss = self.loss.replace("_", "-")
         return super()._options(arrays) | {"no_bias": not self.fit_intercept, "loss": loss}
 
-    def _fit(self, arrays: Arrays) -> None:
+    def _fit(self, arrays: Arrays, tasks: FitTasks) -> None:
         given = self._options(arrays)
         # The logistic loss and that of Crammer and Singer have no duality gap.
         certified = given["loss"] not in ("log", None)
@@ -61,20 +63,23 @@ class LinearMachine(BaseSVM):
             n = arrays.X.shape[0] if weights is None else int(np.count_nonzero(weights))
             usual: Any = SgdParams().resolved(n).epochs
             given["epochs"] = usual if self.max_iter is None else min(usual, self.max_iter)
-        fitted = self._trained(arrays, algorithm="sgd", **given)
-        outcome: Any = fitted.outcome
-        self._take(fitted)
-        self.n_iter_ = max(outcome.newton_steps, 1) if certified else given["epochs"]
+        fitted = self._trained(arrays, algorithm="sgd", watch=tasks.watch, **given)
+        self._set_fitted(fitted, arrays, tasks.events)
         if not certified:
             warnings.warn(
                 f"{self.n_iter_} passes of stochastic gradient descent: how close they come to the "
                 "optimum is not known; multi_class='ovr' with a hinge loss is certified",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self._warns_of_gap(
             "a larger max_iter, a smaller C or scaled features (StandardScaler) may help"
         )
+
+    def _set_fitted(self, fitted: FittedModel, arrays: Arrays, events: list[Any]) -> None:
+        self._take(fitted)
+        epochs = sum(isinstance(event, Epoch) for event in events)
+        self.n_iter_ = max(getattr(fitted.outcome, "newton_steps", None) or epochs, 1)
 
     def _learn(self: AnyLinear, arrays: Arrays, begins: bool) -> AnyLinear:
         """Make one step for each row, as `randsvm-train sgd --update` does.

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from randsvm import api
 from randsvm.data.in_memory import Arrays, label_texts
 from randsvm.errors import ModelError, ParameterError
+from randsvm.estimators.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
 from randsvm.models import decisions
 from randsvm.models.fitted import FittedModel, decision_values, load
 from randsvm.models.model import Model
@@ -31,6 +32,7 @@ from randsvm.models.onnx_graph import add_to, onnx_graph
 from randsvm.parameters.option import BALANCED
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import class_weights
+from randsvm.training.job import StopReason
 
 # The options of a training that a model file records, and the parameters of estimators for them.
 RECORDED = {
@@ -181,8 +183,17 @@ def recorded_options(model: Model) -> dict[str, Any]:
 AnySVM = TypeVar("AnySVM", bound="BaseSVM")
 
 
+def as_table(X: Any) -> Any:
+    """Return rows; a stream, such as a reader of pyarrow or a relation of DuckDB, as a table."""
+    if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
+        import pyarrow
+
+        return pyarrow.table(X)
+    return X
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class BaseSVM(BaseEstimator):
+class BaseSVM(CallbackSupportMixin, BaseEstimator):
     """The base of all estimators: checks rows, trains, and predicts by a fitted model.
 
     The fields are the parameters: scikit-learn reads their names from the signature of the
@@ -202,6 +213,10 @@ class BaseSVM(BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    @with_callbacks
     def fit(self: AnySVM, X: Any, y: Any = None, sample_weight: Any = None) -> AnySVM:
         """Train on rows.
 
@@ -226,7 +241,13 @@ class BaseSVM(BaseEstimator):
         ValueError
             If a parameter or a value is invalid.
         """
-        self._fit(self._checked(X, y, sample_weight))
+        # If this fit fails, the estimator has no model: `classes_` may be those of these rows.
+        self.__dict__.pop("model_", None)
+        X = as_table(X)
+        arrays = self._checked(X, y, sample_weight)
+        tasks = FitTasks(self, arrays, X, y, sample_weight)
+        self._fit(arrays, tasks)
+        tasks.finish()
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -265,8 +286,12 @@ class BaseSVM(BaseEstimator):
     ) -> Arrays:
         return Arrays(X, y, weights=weights)
 
-    def _fit(self, arrays: Arrays) -> None:
+    def _fit(self, arrays: Arrays, tasks: FitTasks) -> None:
         """Train, and set the attributes."""
+        raise NotImplementedError
+
+    def _set_fitted(self, fitted: FittedModel, arrays: Arrays, events: list[Any]) -> None:
+        """Set the attributes that follow from a model and from the events of its training."""
         raise NotImplementedError
 
     def _checked_rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
@@ -274,12 +299,7 @@ class BaseSVM(BaseEstimator):
 
         X becomes an array or a CSR matrix, float32 or float64.
         """
-        if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
-            # A stream, such as a reader of pyarrow or a relation of DuckDB.
-            import pyarrow
-
-            X = pyarrow.table(X)
-        dtype = [np.float64, np.float32]
+        X, dtype = as_table(X), [np.float64, np.float32]
         return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset, **given)
 
     @available_if(lambda self: not self._task.endswith("svr"))
@@ -352,9 +372,9 @@ class BaseSVM(BaseEstimator):
         outcome: Any = self.model_.outcome
         asked, gap = outcome.gap_asked, outcome.gap
         missed = asked is not None and not gap <= asked
-        if missed:
+        if missed and outcome.stopped != StopReason.CALLBACK.value:
             text = f"stopped: {outcome.stopped}, with a gap of {gap:.3g} above {asked:g}; {advice}"
-            warnings.warn(text, ConvergenceWarning, stacklevel=4)
+            warnings.warn(text, ConvergenceWarning, stacklevel=5)
         return missed
 
     def save(self, path: str | os.PathLike[str]) -> None:

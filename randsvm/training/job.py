@@ -5,6 +5,7 @@ This module knows no algorithm.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -165,12 +166,14 @@ class Clock:
     began: the moment when the run began
     end: the moment when the time limit of the run is over; infinite without a limit
     rounds: the number of rounds that it has passed on; it numbers them
+    stopping: set once a listener has ended the training; see events.Underway
     """
 
     def __init__(self, limit: float | None = None, watch: Watch = silent) -> None:
         self.began = time.perf_counter()
         self.end = inf if limit is None else self.began + limit
         self.watch, self.rounds = watch, 0
+        self.stopping = threading.Event()
         self._deadline: Callable[[], float] = never
 
     @property
@@ -256,6 +259,8 @@ class StopReason(Enum):
     ALL_EPOCHS = "all epochs"
     # An epoch of SGD did not lower the loss of the held-out rows below its lowest value so far.
     HELD_OUT_LOSS = "the loss of the held-out rows stopped falling"
+    # A listener has ended the training (events.Underway.stop).
+    CALLBACK = "ended by a callback"
     # --update has read all rows.
     END_OF_DATA = "end of the data"
     # --checkpoint wrote the model; its training goes on.

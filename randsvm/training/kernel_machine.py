@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, isinf, isnan
@@ -513,7 +514,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
     ) -> None:
         self.trainer: KernelTrainer = trainer
         self.params, self.subtasks = params, subtasks
-        self.clock, self.end = clock, end
+        self.clock, self.end, self.training_end = clock, end, end
         self.concurrent_subtasks = concurrent_subtasks
         self.start_of = start_of
         self.solved: dict[int, SubtaskSolution] = {}
@@ -559,6 +560,8 @@ class KernelTrainingRun(FileRun[KernelParams]):
             if one.spread < MIN_SPREAD:
                 found = replace(found, poor_fit=CONSTANT_DECISION)
             self.solved[one.number] = found
+            if self.clock.stopping.is_set():
+                return
             emit(
                 Iteration(
                     number=0,
@@ -584,7 +587,8 @@ class KernelTrainingRun(FileRun[KernelParams]):
         subtasks = self.subtasks
         # Without any solution there is no model: the first subtask may use all the time.
         is_first = not number and not self.solved
-        if not is_first and time.perf_counter() >= self.end - RESERVED_SECONDS:
+        is_late = time.perf_counter() >= self.training_end - RESERVED_SECONDS
+        if is_late and not is_first:
             return
         if subtasks.lacks_side(number):
             stopped = Stopped(StopReason.NO_VIOLATORS)
@@ -676,7 +680,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
     def _solve_in_thread(self, number: int, watch: Watch) -> None:
         """Solve a subtask with a clock that interrupts this thread only."""
         clock = Clock(None, watch)
-        clock.began = self.clock.began
+        clock.began, clock.stopping = self.clock.began, self.clock.stopping
         with listening(clock):
             self._solve(number, clock)
 
@@ -741,6 +745,15 @@ class KernelTrainingRun(FileRun[KernelParams]):
         for number, rounds in dict(self.under_way).items():
             if (best := rounds.uncertified(stopped)) is not None:
                 self.solved.setdefault(number, rounds.in_whole(best))
+
+    def so_far(self) -> tuple[Model, Trained] | None:
+        # What the copy caches is of this moment.
+        now = copy(self)
+        now.solved = dict(self.solved)
+        for number, rounds in dict(self.under_way).items():
+            if (best := rounds.so_far(Stopped(StopReason.CHECKPOINT))) is not None:
+                now.solved.setdefault(number, rounds.in_whole(best))
+        return super(KernelTrainingRun, now).so_far()
 
     def interrupt(self, stopped: Stopped) -> None:
         self._take_unfinished(stopped)
@@ -831,7 +844,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
         """
         if self.reduced is not None:
             return "reduced"
-        if isnan(self._certificate.gap):
+        if isnan(self._certificate.gap) or not all(one.evaluated for one in self.solutions):
             return "none"
         return "sampled" if self._certificate.sampled else "proven"
 

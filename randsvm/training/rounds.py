@@ -605,6 +605,8 @@ class Rounds:
 
         The evaluation scans every support vector; the last scan predicts the seconds that it takes.
         """
+        if self.clock.stopping.is_set():
+            return -inf
         seconds = EVALUATION_FACTOR * self.record.scan_seconds
         if self.rows_of_whole is not None:
             # All rows are scanned with this solution, and evaluated.
@@ -839,14 +841,17 @@ class Rounds:
 
     # --- interruptions -----------------------------------------------------------------------
 
-    def uncertified(self, stopped: Stopped) -> SubtaskSolution | None:
-        """Return the best solution so far without a certificate; None: there is none.
+    def so_far(self, stopped: Stopped) -> SubtaskSolution | None:
+        """Return the best solution so far, by running values; None: there is none.
 
         Another thread than that of the rounds may ask.
         """
-        if (best := self.best_so_far) is None:
+        return None if (best := self.best_so_far) is None else self._found(best, stopped)
+
+    def uncertified(self, stopped: Stopped) -> SubtaskSolution | None:
+        """Return the best solution so far without a certificate; None: there is none."""
+        if (found := self.so_far(stopped)) is None:
             return None
-        found = self._found(best, stopped)
         return replace(found, certificate=replace(found.certificate, certified=False))
 
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:

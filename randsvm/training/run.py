@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from math import inf, isnan
+from math import inf, isnan, nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
@@ -46,6 +46,7 @@ from randsvm.events import (
     Started,
     Trained,
     Tried,
+    Underway,
     Watch,
     emit,
     listening,
@@ -216,6 +217,8 @@ def joint_name(data: Source) -> str:
 
 AnyTrainer = TypeVar("AnyTrainer", bound="Trainer[Any]")
 
+# The reasons with which a model replaces no better one.
+BROKEN_OFF = StopReason.INTERRUPTED, StopReason.TIME_LIMIT, StopReason.CALLBACK
 # The part of the time that a search may take.
 SEARCH_TIME = 1 / 2
 # The cross-validation for probabilities gets this many times as much time as training.
@@ -418,10 +421,11 @@ def train(
         run.path, run.arguments, run.searched = model, configuration(params, job), searched
         if job.data_params.sql is not None:
             run.database = joint_name(data)
+        emit(Underway(run.so_far, run.stop))
         with run.saved_if_broken_off():
             run.run()
             run.complete()
-            outcome = run.save(run.stopped)
+            outcome = run.save(run.ended_by)
         return run.result(outcome)
 
 
@@ -532,7 +536,8 @@ class TrainingRun(ABC):
         except Exception as error:
             is_interruption = isinstance(error, Interrupted | ClusterError)
             # With a pair of classes that admits no model there is none of all classes.
-            if self.has_model and not self.ended and not isinstance(error, InfeasibleError):
+            is_lost = self.path is None or self.ended or isinstance(error, InfeasibleError)
+            if self.has_model and not is_lost:
                 fate = self._fate_after(error)
                 # A signal asks for the model so far: its place is worth a word if it is another.
                 if fate is not None and (self.problem is not None or not is_interruption):
@@ -628,6 +633,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     """A training on a whole file, on arrays, or on some of their rows.
 
     stopped: why it ended
+    training_end: the moment when the time for rounds or steps is over
     arguments: the configuration that the model stores
     searched: the result of the search; None: there was none
     database: the name of the database of --sql
@@ -637,6 +643,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     trainer: Trainer[AnyParams]
     params: AnyParams
     stopped: Stopped
+    training_end: float
     arguments: Sequence[str] = ()
     searched: Searched | None = None
     database: str | None = None
@@ -681,7 +688,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
                 reason = f"the gap is unknown, and --require-gap asks for {required:g}"
             problem = f"{reason}: {display_output(self.name)} is left as it was"
             return outcome._replace(saved=False), problem
-        if stopped.reason not in (StopReason.INTERRUPTED, StopReason.TIME_LIMIT):
+        if stopped.reason not in BROKEN_OFF:
             return outcome, None
         better = self._gap_of_better_model(self.path, outcome)
         if better is None:
@@ -711,9 +718,35 @@ class FileRun(TrainingRun, Generic[AnyParams]):
             return None
         return old.gap if old.options.get("task") == self.params.task else None
 
+    def stop(self) -> None:
+        """End the rounds or steps; what follows them keeps its time."""
+        self.training_end = -inf
+        self.clock.stopping.set()
+
+    @property
+    def ended_by(self) -> Stopped:
+        """Why the training ended, also if a listener ended it."""
+        stopped = self.stopped
+        if stopped.reason is StopReason.TIME_LIMIT and self.clock.stopping.is_set():
+            return Stopped(StopReason.CALLBACK)
+        return stopped
+
+    def so_far(self) -> tuple[Model, Trained] | None:
+        """Return the model so far, uncertified, and its outcome by running values; None: none."""
+        if not self.has_model:
+            return None
+        outcome = self.outcome(Stopped(StopReason.CHECKPOINT))
+        return self._joined(outcome._replace(gap=nan, largest_gap=None)), outcome
+
     def write(self, outcome: Trained) -> None:
+        self.saved_model = self._joined(outcome)
+        if self.path is not None:
+            save(self.saved_model, outcome.model)
+
+    def _joined(self, outcome: Trained) -> Model:
+        """Return the model with all that its file holds."""
         trainer, summary = self.trainer, self.trainer.D.summary
-        self.saved_model = self.model(
+        return self.model(
             labels=trainer.labels,
             zero_based=trainer.job.data_params.zero_based or summary.has_row_numbers,
             seen=summary.features,
@@ -723,8 +756,6 @@ class FileRun(TrainingRun, Generic[AnyParams]):
             metadata=self._metadata(outcome),
             **self.calibrated,
         )
-        if self.path is not None:
-            save(self.saved_model, outcome.model)
 
     def _metadata(self, outcome: Trained) -> Metadata:
         """Return the metadata of the model. Equal runs have equal metadata."""
