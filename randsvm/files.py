@@ -189,7 +189,7 @@ class RemoteFile(io.RawIOBase):
             import fsspec
         except ImportError as error:
             raise ParameterError(
-                f"{self.name} needs fsspec (pip install 'randsvm[remote]'): {error}"
+                f"{self.name} needs fsspec (pip install fsspec aiohttp): {error}"
             ) from error
         # An error may be that of a wrong name, missing rights or no network.
         with self._errors(InputError, "cannot open"):

@@ -32,7 +32,7 @@ try:
     from sklearn.calibration import calibration_curve
 except ImportError as error:
     raise ParameterError(
-        "pictures need matplotlib and scikit-learn: pip install 'randsvm[plot]'"
+        "pictures need matplotlib and scikit-learn: pip install matplotlib scikit-learn"
     ) from error
 
 __all__ = ["boundary", "convergence", "explain", "scores", "search"]

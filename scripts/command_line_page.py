@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -26,8 +29,16 @@ def filled(page: str) -> str:
             words = [name, "--help-all" if flag else "--help"]
             text = CliRunner().invoke(group, words, prog_name=program, terminal_width=80).output
             text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
-            parts.append(f"## {program} {command.name}\n\n```text\n{text.strip()}\n```\n")
+            parts.append(section(f"{program} {command.name}", text))
+    words = [sys.executable, "-m", "randsvm.check", "--help"]
+    width = {**os.environ, "COLUMNS": "82"}  # argparse leaves two columns free
+    checker = subprocess.run(words, env=width, check=True, capture_output=True, text=True)
+    parts.append(section("randsvm-check", checker.stdout))
     return page.partition(MARK)[0] + MARK + "\n" + "\n".join(parts)
+
+
+def section(title: str, text: str) -> str:
+    return f"## {title}\n\n```text\n{text.strip()}\n```\n"
 
 
 def main() -> None:

@@ -383,7 +383,8 @@ html = click_option(
     None,
     Option(
         ("--html",),
-        "Write a page about the training with pictures to this file (needs the extra plot).",
+        "Write a page about the training with pictures to this file (needs matplotlib and "
+        "scikit-learn).",
         Path(),
         OUTPUT,
     ),

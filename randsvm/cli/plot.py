@@ -47,7 +47,7 @@ def _save(output: str, draw: Callable[[Any], Any]) -> None:
 @click.group(context_settings={**SETTINGS, "help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
-    """Draw trainings, searches and models (needs the extra plot)."""
+    """Draw trainings, searches and models (needs matplotlib and scikit-learn)."""
 
 
 @main.command()
@@ -56,8 +56,8 @@ def main() -> None:
 def convergence(logs: tuple[str, ...], output: str) -> None:
     """Draw gap, P, D and violators against time.
 
-    LOG is a file of randsvm-train --log, whose last run is drawn. Of sgd the picture has the loss
-    and the accuracy of each epoch.
+    LOG is a file of randsvm-train --log, whose last run is drawn. For sgd the picture has the
+    loss and the accuracy of each epoch.
     """
     _save(output, lambda plot: plot.convergence(*logs))
 
@@ -78,9 +78,9 @@ def search(log: str, axes: str | None, output: str) -> None:
 @click.argument("model", type=options.PATH)
 @_output("scores")
 def scores(data: str, model: str, output: str) -> None:
-    """Draw confusions, curves and residuals.
+    """Draw the errors of a model on labelled rows.
 
-    Of classes: confusion matrix, ROC, precision and recall, decision values, calibration. Of a
+    For classes: confusion matrix, ROC, precision and recall, decision values, calibration. For a
     regression: residuals."""
     _save(output, lambda plot: plot.scores(data, model))
 

@@ -17,8 +17,8 @@ from randsvm.parameters.run import EXPORT_FORMATS, CertifyParams, PredictParams,
 COMMAND = "randsvm-predict"
 DATA = Option(
     ("--data",),
-    "Compare the predictions of the rows of this file.  [default: of the support vectors; of a "
-    "linear model of drawn rows]",
+    "Compare the predictions of the rows of this file.  [default: the support vectors; for a "
+    "linear model, random rows]",
     Path(),
     OUTPUT,
     "Compare the predictions of the rows of this file.",
@@ -103,13 +103,13 @@ def _reported(function: Callable[..., None]) -> Callable[..., None]:
             "probabilities; prints the confusion matrix, F1, AUC, log loss"
         ),
         "randsvm-predict --coverage 0.9 test.svm data.model sets.txt": (
-            "label sets that contain the true label with probability 0.9"
+            "label sets that aim to contain the true label of 90% of the rows"
         ),
     },
 )
 @_file("test_file")
 @_file("model_file")
-@click.argument("output_file", type=options.PATH, metavar="OUTPUT_FILE", required=False)
+@click.argument("output_file", type=options.PATH, metavar="[OUTPUT_FILE]", required=False)
 @options.parameters(PredictParams)
 @options.parameters(Resources, only=["jobs", "cluster"])
 @_reported
@@ -123,6 +123,8 @@ def predict_rows(
     **given: Any,
 ) -> None:
     """Predict the rows of TEST_FILE with MODEL_FILE, one line each, in order, into OUTPUT_FILE.
+
+    The word predict may be left out, as in svm-predict; only with --into there is no OUTPUT_FILE.
 
     TEST_FILE may be a quoted pattern: its files are predicted in the order of their names. Rows
     labelled ? are predicted and left out of the accuracy, which is printed as svm-predict
@@ -197,7 +199,7 @@ def export(
 ) -> None:
     """Write MODEL_FILE as one C99 file without allocation, or as an ONNX graph, to OUTPUT_FILE.
 
-    ONNX needs the extra onnx (pip install 'randsvm[onnx]'). Where there is a C compiler, or
+    ONNX needs the package onnx (pip install onnx). Where there is a C compiler, or
     onnxruntime, the predictions of the export are compared with those of the model: the largest
     difference and the number of labels that differ are printed.
     """

@@ -99,11 +99,13 @@ def train() -> None:
 def randsvm() -> None:
     """Train by random sampling of violators (Kumar, Bhattacharyya, Hariharan, NIPS 2007).
 
-    Solves a random subset of TRAIN_FILE with LIBSVM, scans the whole file for rows that violate
-    the KKT conditions, draws random violators into a working set of fixed size, solves it with all
-    other coefficients frozen, and repeats until the --gap is certified. With -k, or --gap none, it
-    follows the rule of the paper: it solves support vectors + violators until no violator is left
-    or there are k support vectors.
+    LIBSVM solves a random subset of TRAIN_FILE, the working set. Then rounds follow: a scan of the
+    whole file finds the rows that violate the KKT conditions; random violators enter the working
+    set; LIBSVM solves it, while all other coefficients stay as they are. The rounds end when the
+    --gap is certified.
+
+    With -k or --gap none the rule of the paper decides: the working set has all support vectors and
+    random violators, and the rounds end at k support vectors or when no violator is left.
 
     TRAIN_FILE may be compressed or a URL; - is standard input; several files, or a quoted pattern
     such as 'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE +
@@ -129,9 +131,9 @@ def randsvm() -> None:
 def osuna() -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
 
-    Solves a working set of TRAIN_FILE with LIBSVM, scans the whole file, replaces rows of the
-    working set by the first violators found, and repeats until the --gap is reached or no violator
-    is left. All other coefficients are frozen.
+    In each round LIBSVM solves the working set, while all other coefficients stay as they are. A
+    scan of the whole file then finds violators of the KKT conditions, and the first ones replace
+    rows of the working set. The rounds end when the --gap is certified or no violator is left.
     """
 
 
@@ -185,7 +187,7 @@ def sgd() -> None:
     LIBLINEAR's text format: liblinear-predict reads it. With -t rbf or -t poly it is linear in
     random features that stand for that kernel, and only randsvm-predict reads it.
 
-    -s one-class expects rows without outliers: it would learn outliers as usual rows.
+    -s one-class expects rows without outliers: it would learn outliers as normal rows.
 
     With --update MODEL the training of that model continues with the rows of TRAIN_FILE as they
     arrive (- is standard input). MODEL_FILE is written at the end and at every --checkpoint.

@@ -161,8 +161,7 @@ class Connection:
                     security = Security.temporary()
                 except ImportError as error:
                     raise ParameterError(
-                        "--cluster local:N needs the package cryptography "
-                        "(pip install 'randsvm[cluster]')"
+                        "--cluster local:N needs cryptography (pip install cryptography)"
                     ) from error
                 scheduler = self._start_local_scheduler(int(count), security)
                 self._start_client(address=scheduler, security=security)

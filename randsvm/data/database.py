@@ -147,7 +147,9 @@ class _Session:
             adbc = importlib.import_module("adbc_driver_manager")
             driver = importlib.import_module(f"adbc_driver_{query.driver}")
         except ImportError as error:
-            problem = f"{query} needs a driver (pip install 'randsvm[sql]'): {error}"
+            package = "duckdb" if query.driver == "duckdb" else f"adbc-driver-{query.driver}"
+            packages = f"pyarrow adbc-driver-manager {package}"
+            problem = f"{query} needs a driver (pip install {packages}): {error}"
             raise ParameterError(problem) from error
         connect = partial(self._connect, adbc, driver)
         try:

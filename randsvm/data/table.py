@@ -73,7 +73,7 @@ try:
     import pyarrow.types as types
 except ImportError as missing_module:
     raise ParameterError(
-        f"tables need pyarrow (pip install 'randsvm[tables]'): {missing_module}"
+        f"tables need pyarrow (pip install pyarrow): {missing_module}"
     ) from missing_module
 
 Result = TypeVar("Result")

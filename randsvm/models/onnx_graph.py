@@ -53,9 +53,7 @@ def onnx_graph(
     try:
         from onnx import checker, helper, numpy_helper, parser
     except ImportError as error:
-        raise ParameterError(
-            f"an export to ONNX needs onnx (pip install 'randsvm[onnx]'): {error}"
-        ) from error
+        raise ParameterError(f"an export to ONNX needs onnx (pip install onnx): {error}") from error
     f, (output, prediction) = f"double[rows, {len(form.b)}] f", _prediction(model, break_ties)
     outputs, parts = [output, f], [_rows(form), _decisions(form), prediction]
     if model.has_class_probabilities:

@@ -23,6 +23,55 @@ from randsvm.records import record
 
 
 @record
+class OsunaParams(Options):
+    """OFG97's decomposition: the size of the working set B and how it changes."""
+
+    # Limits of the default size of the working set, see `default_rows`.
+    MIN_ROWS, MAX_ROWS, FEW_TRAINING_ROWS = 1000, 3000, 30_000
+    MAX_WHOLE_VARIABLES = 3000
+    # Rows with at least MANY_NONZEROS nonzeros are solved at once up to MAX_WHOLE_VARIABLES_OF_MANY
+    # variables: rounds would compute more kernel values. Measured with RBF and 392 nonzeros: 45
+    # pairs of 4,000 rows take 15 instead of 21 s; with 128 nonzeros or fewer, rounds are as fast or
+    # faster.
+    MANY_NONZEROS, MAX_WHOLE_VARIABLES_OF_MANY = 300.0, 4096
+    DEFAULT_ROWS = (
+        f"all rows if they are at most {MAX_WHOLE_VARIABLES:,} ({MAX_WHOLE_VARIABLES_OF_MANY:,} "
+        f"with {MANY_NONZEROS:g} nonzeros each); else {MIN_ROWS:,}, growing to {MAX_ROWS:,} beyond "
+        f"{FEW_TRAINING_ROWS:,} rows"
+    )
+
+    working_set: int | None = option(
+        None,
+        Whole(">= 2 rows"),
+        "--working-set",
+        help=f"Rows of a subproblem.  [default: {DEFAULT_ROWS}]",
+        group=STOP,
+    )
+    swap: int | None = option(
+        None,
+        Whole(">= 1 rows"),
+        "--swap",
+        help="Violators that enter the working set in each round.  [default: half of B]",
+        group=STOP,
+    )
+
+    @classmethod
+    def default_rows(cls, n: int, variables: int = 1, nonzeros: float = 0.0) -> int:
+        """Return the default size of the working set for n rows with `variables` variables each.
+
+        nonzeros: their mean number in a row; 0 if they do not make kernel values slower.
+
+        All rows up to 3,000 variables, or 4,096 with many nonzeros, then 1,000 up to 30,000 rows,
+        1,825 for 100,000, and 3,000 from 270,000 on. Small working sets cost LIBSVM less than large
+        ones, but each round costs a scan.
+        """
+        many = nonzeros >= cls.MANY_NONZEROS
+        if n * variables <= (cls.MAX_WHOLE_VARIABLES_OF_MANY if many else cls.MAX_WHOLE_VARIABLES):
+            return max(n, 2)
+        return int(min(cls.MIN_ROWS * max(n / cls.FEW_TRAINING_ROWS, 1.0) ** 0.5, cls.MAX_ROWS))
+
+
+@record
 class RandsvmParams(Options):
     """Algorithm 1 of KBH07: the bound k on the number of support vectors and the sample size r.
 
@@ -41,23 +90,24 @@ class RandsvmParams(Options):
         Whole(">= 1"),
         "-k",
         "--support-bound",
-        help="The rule of the paper: stop at k support vectors.  [default: none; with --gap none "
-        "ceil(32 ln(4n/delta) / distortion^2)]",
+        help="The rule of Kumar et al.: end at k support vectors, and at no gap unless --gap is "
+        "given. --distortion, --delta or --separable alone set k by their formula.  [default: "
+        "none; with --gap none ceil(32 ln(4n/delta) / distortion^2)]",
         group=STOP,
     )
     sample_size: int | None = option(
         None,
         Whole(">= 2"),
         "--sample-size",
-        help="Rows r of a subproblem, more than k.  [default: as --working-set of osuna; "
-        f"{SAMPLE_FACTOR:g} k by the rule of the paper]",
+        help=f"Rows of a subproblem, more than k.  [default: {OsunaParams.DEFAULT_ROWS}; with k "
+        f"{SAMPLE_FACTOR:g} k]",
         group=STOP,
     )
     distortion: float | None = option(
         None,
         Number("> 0 and < 1"),
         "--distortion",
-        help="Distortion of the random projection in the formula of k.  "
+        help="Distortion of the random projection in the formula of -k.  "
         f"[default: {DEFAULT_DISTORTION:g}]",
         group=STOP,
     )
@@ -65,14 +115,15 @@ class RandsvmParams(Options):
         None,
         Number("> 0 and < 1"),
         "--delta",
-        help=f"Failure probability in k's formula.  [default: {DEFAULT_DELTA:g}]",
+        help=f"delta in the formula of -k.  [default: {DEFAULT_DELTA:g}]",
         group=STOP,
     )
     separable: bool = option(
         False,
         Flag(),
         "--separable",
-        help="The data is linearly separable in feature space: factor 16 in k's formula, not 32.",
+        help="The data is linearly separable in feature space: factor 16 in the formula of -k, "
+        "not 32.",
         group=STOP,
     )
 
@@ -117,52 +168,6 @@ class RandsvmParams(Options):
 
 
 @record
-class OsunaParams(Options):
-    """OFG97's decomposition: the size of the working set B and how it changes."""
-
-    # Limits of the default size of the working set, see `default_rows`.
-    MIN_ROWS, MAX_ROWS, FEW_TRAINING_ROWS = 1000, 3000, 30_000
-    MAX_WHOLE_VARIABLES = 3000
-    # Rows with at least MANY_NONZEROS nonzeros are solved at once up to MAX_WHOLE_VARIABLES_OF_MANY
-    # variables: rounds would compute more kernel values. Measured with RBF and 392 nonzeros: 45
-    # pairs of 4,000 rows take 15 instead of 21 s; with 128 nonzeros or fewer, rounds are as fast or
-    # faster.
-    MANY_NONZEROS, MAX_WHOLE_VARIABLES_OF_MANY = 300.0, 4096
-
-    working_set: int | None = option(
-        None,
-        Whole(">= 2 rows"),
-        "--working-set",
-        help=f"Rows B of a subproblem.  [default: {MIN_ROWS}, up to {MAX_ROWS} for more than "
-        f"{FEW_TRAINING_ROWS:,} rows; all rows up to {MAX_WHOLE_VARIABLES:,}, or "
-        f"{MAX_WHOLE_VARIABLES_OF_MANY:,} with {MANY_NONZEROS:g} nonzeros each]",
-        group=STOP,
-    )
-    swap: int | None = option(
-        None,
-        Whole(">= 1 rows"),
-        "--swap",
-        help="Violators that enter the working set in each round.  [default: half of B]",
-        group=STOP,
-    )
-
-    @classmethod
-    def default_rows(cls, n: int, variables: int = 1, nonzeros: float = 0.0) -> int:
-        """Return the default size of the working set for n rows with `variables` variables each.
-
-        nonzeros: their mean number in a row; 0 if they do not make kernel values slower.
-
-        All rows up to 3,000 variables, or 4,096 with many nonzeros, then 1,000 up to 30,000 rows,
-        1,825 for 100,000, and 3,000 from 270,000 on. Small working sets cost LIBSVM less than large
-        ones, but each round costs a scan.
-        """
-        many = nonzeros >= cls.MANY_NONZEROS
-        if n * variables <= (cls.MAX_WHOLE_VARIABLES_OF_MANY if many else cls.MAX_WHOLE_VARIABLES):
-            return max(n, 2)
-        return int(min(cls.MIN_ROWS * max(n / cls.FEW_TRAINING_ROWS, 1.0) ** 0.5, cls.MAX_ROWS))
-
-
-@record
 class RoundsParams(Options):
     """The start of the rounds of randsvm and osuna, and what ends them.
 
@@ -177,9 +182,8 @@ class RoundsParams(Options):
         None,
         Number("> 0 and < 1", NO_GAP),
         "--gap",
-        help="Relative duality gap (P - D) / max(|P|, |D|) at which the training ends; none: the "
-        f"rules of the papers.  [default: {DEFAULT_GAP:g}; none with -k, --distortion, --delta, "
-        "--separable]",
+        help="Relative duality gap (P - D) / max(|P|, |D|) at which the training ends; none: it "
+        f"ends when no violator is left.  [default: {DEFAULT_GAP:g}]",
         group=STOP,
         brief=f"Relative gap to certify.  [default: {DEFAULT_GAP:g}]",
     )
@@ -194,9 +198,9 @@ class RoundsParams(Options):
         None,
         Whole(">= 1", AUTO),
         "--reduce",
-        help="Express the decision function by at most N of its support vectors, of several "
-        "classes in each problem, with new coefficients; auto: by the fewest within --gap. The gap "
-        "is certified against D of the full model.",
+        help="Express the decision function by at most N of its support vectors (for several "
+        "classes: in each binary problem) with new coefficients; auto: by as few as keep the gap "
+        "within --gap. The gap is certified against D of the full model.",
         group=STOP,
     )
     warm_start: str | None = option(

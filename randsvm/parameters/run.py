@@ -74,8 +74,8 @@ class Limits(Options):
         None,
         Path(),
         "--certificate",
-        help="Write what randsvm-check needs to verify the certificate of a reduced or a linear "
-        "model, or of large data in seconds: coefficients and sums of kernel values.",
+        help="Write a transcript for randsvm-check, which needs it for reduced and linear models; "
+        "for large data it makes the check take seconds.",
         group=OUTPUT,
         brief="Write what randsvm-check needs to verify the certificate.",
     )
@@ -91,9 +91,9 @@ class Limits(Options):
         False,
         Flag(),
         "--overwrite",
-        help="Replace MODEL_FILE even if the training is interrupted or out of time and the new "
-        "model has a larger gap; else the new model becomes MODEL_FILE.interrupted, unless that "
-        "also has a smaller gap.",
+        help="Replace MODEL_FILE even if the training was interrupted or out of time and the old "
+        "model has a smaller gap. By default the new model then goes to MODEL_FILE.interrupted, "
+        "unless the model there has a smaller gap, too.",
         group=OUTPUT,
     )
 
@@ -161,7 +161,7 @@ class DataParams(Options):
         None,
         Kind(),
         "--ignore-columns",
-        help="Columns of a table that are no features: names or numbers, separated by commas.",
+        help="Columns of a table that are not features: names or numbers, separated by commas.",
         group=TABLE,
     )
     categorical_columns: str | None = option(
@@ -176,7 +176,7 @@ class DataParams(Options):
         None,
         Kind(),
         "--group-column",
-        help="Column of a table whose texts take the place of qid: for --groups qid; it is no "
+        help="Column of a table whose texts take the place of qid: for --groups qid; it is not a "
         "feature.",
         group=TABLE,
     )
@@ -272,16 +272,15 @@ class Search(Options):
         Number("> 0 and < 1"),
         "--search-gap",
         help="Relative gap of the fits that are only scored; --gap if that is larger. The final "
-        f"model has --gap.  [default: {DEFAULT_GAP}; up to 4,096 rows of svc and svr LIBSVM's "
-        "tolerance -e ends them]",
+        f"model has --gap.  [default: {DEFAULT_GAP}]",
         group=SEARCH,
     )
     no_racing: bool = option(
         False,
         Flag(),
         "--no-racing",
-        help="Score every combination on all folds; else one that is significantly worse than "
-        "another on the folds so far is dropped.",
+        help="Score every combination on all folds. By default one that is significantly worse "
+        "than the best (paired test at 1%) on the folds so far is dropped.",
         group=SEARCH,
     )
     select_by: str | None = option(
@@ -389,8 +388,8 @@ class Resources(Options):
         2048 * MEGABYTE,
         Size(">= 16M"),
         "--memory",
-        help="Bound on memory for data, support vectors and LIBSVM, e.g. 512M or 4G.  "
-        "[default: 2G]",
+        help="Bound on memory for data, support vectors and LIBSVM, e.g. 512M or 4G; also in each "
+        "worker of --cluster.  [default: 2G]",
         group=RESOURCES,
         brief="Bound on memory, e.g. 512M or 4G.",
     )
@@ -420,8 +419,8 @@ class Resources(Options):
         None,
         Path(),
         "--cluster",
-        help="Work on a Dask cluster, each worker with --memory: host:port, a scheduler file, or "
-        "local:N for N processes of this machine.",
+        help="Work on a Dask cluster: host:port, a scheduler file, or local:N for N processes of "
+        "this machine.",
         group=RESOURCES,
         brief="Scheduler of a Dask cluster, or local:N.",
     )
@@ -430,7 +429,7 @@ class Resources(Options):
         super().__post_init__()
         require(
             self.cluster is None or find_spec("distributed") is not None,
-            "--cluster needs dask.distributed (pip install 'randsvm[cluster]')",
+            "--cluster needs dask.distributed (pip install 'dask[distributed]' cryptography)",
         )
 
     @property
@@ -479,7 +478,7 @@ class PredictParams(Options):
         "--scores",
         help="Write decision values instead of labels: one for each row; with three or more "
         "classes one for each pair of classes, in LIBSVM's order, or one for each class if the "
-        "model was trained by sgd or with --multiclass ovr.",
+        "model was trained one against the rest.",
         group=OUTPUT,
         brief="Write decision values instead of labels.",
     )
@@ -515,9 +514,9 @@ class PredictParams(Options):
         None,
         Number("> 0 and < 1"),
         "--coverage",
-        help="Write for each row a set of labels that contains the true one with this probability, "
-        "or for a regression the prediction and an interval. The model must have been trained with "
-        "--conformal.",
+        help="Write for each row a set of labels that aims to contain the true one with this "
+        "probability, or for a regression the prediction and an interval. The model must have been "
+        "trained with randsvm-train --conformal.",
         group=OUTPUT,
         brief="Write sets of labels or intervals of this coverage.",
     )
@@ -525,8 +524,8 @@ class PredictParams(Options):
         None,
         Choice(*FORMATS),
         "--format",
-        help="Format of TEST_FILE.  [default: that of the training; its columns are found by their "
-        "names, in any order]",
+        help="Format of the rows. The columns of a table are found by their names, in any order.  "
+        "[default: that of the training]",
         group=TABLE,
         brief="svmlight, csv, tsv or parquet.",
     )
@@ -551,8 +550,8 @@ class PredictParams(Options):
         None,
         Kind(),
         "--keep",
-        help="Write a table: these columns of TEST_FILE, names separated by commas, and the "
-        "prediction of each row.",
+        help="Write a table: these columns of TEST_FILE (names separated by commas), and then the "
+        "results of each row.",
         group=TABLE,
         brief="Write a table with these columns of the input.",
     )

@@ -83,7 +83,7 @@ class SgdParams(MachineParams):
     )
     gamma: float | str | None = inherited(
         "gamma",
-        help="gamma of the kernel; scale: 1/(d variance of all values).  [default: 1/d for rbf "
+        help="gamma of the kernel; scale: 1/(d * variance of all values).  [default: 1/d for rbf "
         "with d features found, 1 for poly]",
     )
     coef0: float = inherited("coef0", help="coef0 of poly.")
@@ -175,7 +175,7 @@ class SgdParams(MachineParams):
         None,
         Number("> 0 and finite"),
         "--update-rate",
-        help="Fixed step size for --update.  [default: falling]",
+        help="Fixed step size for --update.  [default: a decreasing one]",
         group=STOP,
     )
     checkpoint: int | float | None = option(

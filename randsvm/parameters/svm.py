@@ -270,8 +270,9 @@ class MachineParams(Options):
         NumberOrGrid(">= 0 and finite", SCALE, auto=GAMMAS),
         "-g",
         "--gamma",
-        help="gamma of poly, rbf and sigmoid; scale: 1/(d variance of all values); auto: see "
-        "-c.  [default: 1/d for d features]",
+        help="gamma of poly, rbf and sigmoid; scale: 1/(d * variance of all values); several "
+        "values and auto (a search, not scikit-learn's auto): see -c.  [default: 1/d for d "
+        "features]",
         brief="gamma of the kernel.",
     )
     coef0: float = option(
@@ -286,10 +287,10 @@ class MachineParams(Options):
         NumberOrGrid("> 0 and finite", auto=COSTS),
         "-c",
         "--cost",
-        help="C, the cost of a violation; C = 1/(lambda n) for n rows. Several values (1,2,8 "
-        "or 2^-1,2^3 or 2^-5:2^15:2^2, where each is 2^2 times the one before) are searched; so "
-        "are several values of -g, -p and -n. -c auto, -g auto: search the ranges of LIBSVM's "
-        "grid.py, then finer grids around the best.  [default: 1]",
+        help="C, the cost of a violation; C = 1/(lambda n) for n rows. Several values of -c, -g, "
+        "-p or -n start a search: a list 1,2,8, or a range 2^-5:2^15:2^2 (from : to : factor). "
+        "-c auto, -g auto: search the ranges of LIBSVM's grid.py, then finer ones at the best.  "
+        "[default: 1]",
         brief="C, the cost of a violation; a list (1,8,64) is searched.",
     )
     epsilon: float = option(
@@ -400,7 +401,8 @@ class KernelParams(MachineParams):
         Number("> 0 and < 1"),
         "-e",
         "--tolerance",
-        help="Tolerance of the KKT conditions.",
+        help="Tolerance of the KKT conditions. In a search of svc or svr on at most 4,096 rows it "
+        "ends the fits that are only scored, unless --search-gap is given.",
         group=STOP,
     )
     shrinking: bool = option(
@@ -409,7 +411,7 @@ class KernelParams(MachineParams):
         "-h",
         "--shrinking",
         help="LIBSVM's shrinking heuristics. 0 has an effect only if the first working set has "
-        "more than 4,096 rows.  [default: 1]",
+        "more than 4,096 rows: all kernel values of smaller ones are in memory.  [default: 1]",
         group=STOP,
     )
 

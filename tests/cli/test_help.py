@@ -95,6 +95,21 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(program, name):
             assert re.search(r"\[(>|from)", words)
 
 
+# Words of the help that are options of another program, or none.
+OTHERS = r"(?:randsvm|svm)-\w+ --?[\w-]+|LIBSVM's -\w|-wLABEL|exp\(-z\)"
+
+
+@pytest.mark.parametrize("program, name", EVERY)
+def test_the_help_of_an_option_names_options_and_files_of_its_own_command(program, name):
+    command = EVERY[program, name]
+    files = set(re.findall(r"[A-Z]+_FILE", run_shown(GROUPS[program], name, "--help")))
+    options = {word for one in command.params for word in one.opts}
+    for one in command.params:
+        text = re.sub(OTHERS, "", getattr(one, "help", None) or "")
+        assert set(re.findall(r"(?<![\w'^-])--?[a-z][\w-]*", text)) <= options, one.opts
+        assert set(re.findall(r"[A-Z]+_FILE", text)) <= files, one.opts
+
+
 @pytest.mark.parametrize("program, words", [*((one, "") for one in GROUPS), *EVERY], ids=str)
 def test_the_short_help_is_one_screen_and_names_the_whole_one(program, words):
     """Its options are those of a first training; all others are in --help-all."""
