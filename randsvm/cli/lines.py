@@ -132,8 +132,8 @@ def searched(event: Searched) -> Iterable[str]:
     if event.of == 1:
         return
     yield (
-        f"tried {len(event.tried)} of {event.of} in {event.seconds:.2f} s, "
-        "with standard errors over the folds; best first:"
+        f"tried {len(event.tried)} of {event.of} combinations in {event.seconds:.2f} s; "
+        "score +- standard error, best first:"
     )
     shown = [
         one
@@ -146,7 +146,7 @@ def searched(event: Searched) -> Iterable[str]:
         rows.append([*one.named_values, one.named_score, error])
     for one, line in zip(shown, _table(rows), strict=True):
         is_simplest = one.values == event.one_standard_error
-        remark = "; simplest within one standard error" if is_simplest else ""
+        remark = "; simplest within one standard error of the best" if is_simplest else ""
         yield f"  {line}  {_extent(one)}{remark}"
     if len(shown) < len(event.tried):
         yield f"  and {len(event.tried) - len(shown)} more, which --log lists"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -24,6 +25,26 @@ MAX_COLUMNS = 20
 MANY_TEXTS = 20
 # Words, in any case, that stand for a missing number. A text is missing only if it is empty.
 MISSING_WORDS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
+
+
+# Values of a table that its features lack: what of them -> how a message counts them.
+FILLED, EMPTY, UNSEEN = "filled", "empty", "unseen"
+REMARKS = {
+    FILLED: "missing numbers, which become the means of their columns",
+    EMPTY: "missing texts, which match no category",
+    UNSEEN: "texts that training never saw, which match no category",
+}
+
+
+def remarks(lacking: Counter[tuple[str, str]]) -> Iterator[str]:
+    """Yield messages about numbers of values. lacking : by a key of REMARKS and a column"""
+    for kind, words in REMARKS.items():
+        counts = sorted((name, count) for (of, name), count in lacking.items() if of == kind)
+        listed = [f"{name} ({count:,})" for name, count in counts[:MAX_COLUMNS]]
+        if len(counts) > MAX_COLUMNS:
+            listed.append(f"... ({sum(count for _, count in counts):,} in all)")
+        if listed:
+            yield f"{words}: {', '.join(listed)}"
 
 
 class Frame(str):

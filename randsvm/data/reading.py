@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -19,12 +20,12 @@ import numpy as np
 
 from randsvm.arrays import sorted_union, sums_of_classes
 from randsvm.data.chunks import RawChunk, cut_chunks, numbers_of
-from randsvm.data.columns import Columns, TableOptions
+from randsvm.data.columns import Columns, TableOptions, remarks
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Labels, ParsedRows, Spelling, read_blocks, row_numbers
 from randsvm.errors import DataError
-from randsvm.events import Progress, Watch, emit
+from randsvm.events import Notice, Progress, Watch, emit
 from randsvm.files import display_name, joint_name, size_of
 from randsvm.records import record
 
@@ -264,7 +265,8 @@ def reader_of(
 ) -> Iterator[tuple[Reader, Columns | None]]:
     """Yield the reader of the files' format, and the columns of tables: finding these takes a pass.
 
-    tmpdir: the folder for copies of pipes, which are read twice.
+    At the end it emits notices about the missing values of tables. tmpdir: the folder for copies of
+    pipes, which are read twice.
     """
     if options.table is None:
         numbers, groups = options.has_row_numbers, options.groups
@@ -276,9 +278,12 @@ def reader_of(
     with table.opener_of(paths, tmpdir) as opener:
         columns = table.learn(with_progress(paths, emit), options.table, threads, opener)
         group = options.table.group
-        read = partial(table.read_blocks, columns=columns, opener=opener)
+        lacking = Counter[tuple[str, str]]()
+        read = partial(table.read_blocks, columns=columns, opener=opener, lacking=lacking)
         keep = () if group is None else (group,)
         yield partial(read, keep=keep, delimiter=options.table.delimiter), columns
+        for text in remarks(lacking):
+            emit(Notice(text))
 
 
 def read_files(

@@ -35,7 +35,10 @@ from randsvm.data._svmlight import end_of_records
 from randsvm.data.chunks import RawChunk, as_stored, copied, spilled
 from randsvm.data.columns import (
     DELIMITERS,
+    EMPTY,
+    FILLED,
     MISSING_WORDS,
+    UNSEEN,
     Column,
     Columns,
     Format,
@@ -1040,13 +1043,12 @@ class _Rows:
             for column, start in columns.with_starts(zero_based)
         ]
 
-    def block(self, batch: _Batch) -> tuple[ParsedRows, Counter[str]]:
-        """Return the rows of a batch before its first fault.
+    def block(self, batch: _Batch) -> tuple[ParsedRows, Counter[tuple[str, str]]]:
+        """Return the rows of a batch before its first fault, and what their features lack.
 
-        Lines of spellings count from the first row. The counter has the number of texts of each
-        column that are no category.
+        Lines of spellings count from the first row. The counter is one for `remarks`.
         """
-        indices, values, unseen = self._features(batch)
+        indices, values, lacking = self._features(batch)
         codes, y, spellings = self._labels(batch)
         keys = self._keys(batch) if self.kept else None
         rows = min([batch.rows, *(row for row, _, _ in batch.faults)])
@@ -1063,12 +1065,13 @@ class _Rows:
             queries=0,
             keys=None if keys is None else keys[:rows],
         )
-        return block, unseen
+        return block, lacking
 
-    def _features(self, batch: _Batch) -> tuple[np.ndarray, np.ndarray, Counter[str]]:
-        """Return the indices and values of all features, (m, columns), and the unseen texts."""
+    def _features(self, batch: _Batch) -> tuple[np.ndarray, np.ndarray, Counter[tuple[str, str]]]:
+        """Return the indices and values of all features, (m, columns), and what they lack."""
         shape = batch.rows, len(self.columns)
-        indices, X, unseen = np.empty(shape, np.int32), np.empty(shape), Counter[str]()
+        indices, X = np.empty(shape, np.int32), np.empty(shape)
+        lacking = Counter[tuple[str, str]]()
         indices[:] = self.starts
         numeric = [at for at, column in enumerate(self.columns) if column.categories is None]
         numbers = batch.numbers([self.features[at] for at in numeric], self.missing)
@@ -1076,6 +1079,7 @@ class _Rows:
             column, place = self.columns[numeric[i]], self.features[numeric[i]]
             is_missing = self._without_number(batch, place, numbers[i], "a value", self.fill)
             numbers[i, is_missing] = column.mean or 0.0
+            lacking[FILLED, column.name] += int(is_missing.sum())
         X[:, numeric] = numbers.T
         for at, column in enumerate(self.columns):
             if column.categories is None:
@@ -1087,9 +1091,10 @@ class _Rows:
             if not self.fill:
                 batch.refuse(place, is_empty, "a value", MEAN_FILLS)
             X[:, at], indices[:, at] = known >= 0, known
-            unseen[column.name] += int(((known < 0) & ~is_empty).sum())
-        # The plus leaves out columns without unseen texts.
-        return indices, X, +unseen
+            lacking[EMPTY, column.name] += int(is_empty.sum())
+            lacking[UNSEEN, column.name] += int(((known < 0) & ~is_empty).sum())
+        # The plus leaves out zeros.
+        return indices, X, +lacking
 
     def _without_number(
         self, batch: _Batch, place: int, values: np.ndarray, expected: str, is_optional: bool
@@ -1159,7 +1164,7 @@ def read_blocks(
     watch: Watch = silent,
     block_size: int = BLOCK_SIZE,
     keep: Sequence[str] = (),
-    unseen: Counter[str] | None = None,
+    lacking: Counter[tuple[str, str]] | None = None,
     opener: Opener = open_source,
     no_header: bool = False,
     delimiter: str = "",
@@ -1167,8 +1172,8 @@ def read_blocks(
     """Yield the rows of a table in order, converted by this number of threads.
 
     The columns may have another order than in `columns`, and others may be among them. unlabelled:
-    the label may be missing. keep: names of columns whose text `ParsedRows.keys` holds. unseen:
-    counts the texts of each column that are no category. no_header: the first line is a row, and
+    the label may be missing. keep: names of columns whose text `ParsedRows.keys` holds. lacking:
+    counts what features lack, for `remarks`. no_header: the first line is a row, and
     the names follow from `columns`. delimiter: see TableOptions; empty: that of `columns`. Memory
     and errors are those of svmlight.read_blocks.
     """
@@ -1193,8 +1198,8 @@ def read_blocks(
         )
         with closing(table.scan(rows.places, rows.block, threads)) as blocks:
             for row, (block, others) in blocks:
-                if unseen is not None:
-                    unseen.update(others)
+                if lacking is not None:
+                    lacking.update(others)
                 yield in_file(block, row)
 
 

@@ -130,7 +130,7 @@ def predict(
             emit(Notice("--labels has no effect with a regression"))
         if rows.weighted:
             emit(Notice("rows have weights, which the scores count"))
-        rows.report_other_texts()
+        rows.report_lacking()
         if (label := rows.labels.ignored_label) is not None:
             known = " and ".join(loaded.labels)
             emit(Notice(f"rows with other labels than {known}, as {quoted(label)}: not scored"))

@@ -13,7 +13,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data import svmlight
-from randsvm.data.columns import Format, Frame, fields_of
+from randsvm.data.columns import Format, Frame, fields_of, remarks
 from randsvm.data.labels import LabelTable, label_values
 from randsvm.data.reading import Reader, labelled_blocks
 from randsvm.data.row_weights import RowWeights
@@ -79,8 +79,8 @@ class RowFiles:
         name = files.joint_name(paths)
         self.row_weights = None if row_weights is None else RowWeights(row_weights, name)
         self.kept = [] if keep is None else fields_of(keep)
-        # Of each column of a table the number of texts that training never saw.
-        self.other_texts: Counter[str] = Counter()
+        # What features of a table lack, for `remarks`.
+        self.lacking: Counter[tuple[str, str]] = Counter()
         self.columns = None
         is_query = isinstance(paths[0], Frame)
         if format_ != "svmlight" and model.columns is not None:
@@ -113,7 +113,7 @@ class RowFiles:
                 table.read_blocks,
                 columns=self.columns,
                 keep=self.kept,
-                unseen=self.other_texts,
+                lacking=self.lacking,
                 no_header=no_header,
                 delimiter=delimiter or "",
             )
@@ -148,14 +148,10 @@ class RowFiles:
                 self.weighted = self.weighted or bool((weights != 1).any())
                 yield replace(rows, weights=weights)
 
-    def report_other_texts(self) -> None:
-        """Emit a notice if texts of a table are none of the categories of their columns."""
-        if not self.other_texts:
-            return
-        counts = sorted(self.other_texts.items())
-        listed = ", ".join([f"{name} ({count:,})" for name, count in counts])
-        which = f"{sum(self.other_texts.values()):,} texts that training never saw"
-        emit(Notice(f"{which} are none of the categories of their columns: {listed}"))
+    def report_lacking(self) -> None:
+        """Emit notices about values of a table that were missing or unknown to the training."""
+        for text in remarks(self.lacking):
+            emit(Notice(text))
 
 
 def csr_rows(block: ParsedRows, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

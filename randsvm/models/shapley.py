@@ -141,7 +141,7 @@ def explain(
                     stream.write(lines)
                     rows += 1
                     emit(Progress("explaining", rows, None, "row"))
-        row_files.report_other_texts()
+        row_files.report_lacking()
         outcome = Explained(
             model=model,
             output=output,

@@ -455,10 +455,12 @@ def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
         remarks.append(f"--multiclass {params.multiclass} has no effect with two classes")
     if scaling is not None and scaling.factor is not None and not scaling.stores_all:
         by = {"minmax": "largest absolute value", "standard": "standard deviation"}
-        some = "" if scaling.shift is None else "sparse features and categories "
+        some = (
+            "all features" if scaling.shift is None else "mostly zero features and those of texts"
+        )
         remarks.append(
-            f"sparse rows: --scale {scaling.name} only divides {some}by the "
-            f"{by[scaling.name]}, zeros stay zeros; there is nothing to do"
+            f"--scale {scaling.name} divides {some} by their {by[scaling.name]}, without a shift, "
+            "so that zeros stay zeros; there is nothing to do"
         )
     return remarks
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count, takewhile
-from math import ceil, inf, isnan, nan, sqrt
+from math import ceil, inf, isnan, nan, nextafter, sqrt
 from typing import Any, Generic, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, InfeasibleError, Interrupted
 from randsvm.events import Notice, Searched, Tried, emit, emit_once
 from randsvm.parallel import Cancelled
+from randsvm.parameters.option import Grid, option_fields
 from randsvm.training.cross_validation import (
     Criterion,
     CrossValidation,
@@ -104,7 +105,28 @@ def search(
     emit(found)
     if len(tried) > 1 and len({one.score for one in tried}) == 1:
         emit(Notice(f"all {len(tried):,} scores are equal: they do not show which one is best"))
+    elif edges := edges_of(tried, params, job.search.grid):
+        where = f"the best combination is at the edge of the lists ({', '.join(edges)})"
+        emit(Notice(f"{where}: values beyond may be better"))
     return found, replace(params, **tried[0].values)  # type: ignore[arg-type]
+
+
+def edges_of(tried: Sequence[Tried], params: AnyParams, grid: Grid) -> list[str]:
+    """Return words about each parameter whose best value is the smallest or largest of its list.
+
+    tried: best first. Two values have no inside, and nothing is beyond a bound such as nu = 1.
+    """
+    best = [one.values for one in tried if (one.rows, one.score) == (tried[0].rows, tried[0].score)]
+    kinds = {f.name: spec.kind for f, spec in option_fields(params)}
+    words = []
+    for name, values in grid:
+        if isinstance(values, str) or len(values) < 3:
+            continue
+        for edge, beyond, word in (min(values), -inf, "smallest"), (max(values), inf, "largest"):
+            has_more = not kinds[name].problem(nextafter(edge, beyond))
+            if has_more and all(one[name] == edge for one in best):
+                words.append(f"{name.rstrip('_')} {edge:g} is the {word}")
+    return words
 
 
 # --- stages ----------------------------------------------------------------------------------

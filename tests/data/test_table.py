@@ -650,6 +650,32 @@ def test_1_and_true_are_two_categories_of_a_column_with_both(tmp_path):
     assert (tmp_path / "out").read_text().split() == ["p", "q", "q", "p", "p"] * 4
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet", "frame"])
+def test_missing_values_are_counted_in_the_training_and_in_predictions(tmp_path, form):
+    frame, notices = census(300), []
+    frame.loc[::7, ["hours", "gain"]] = np.nan
+    frame.loc[::5, "country"] = None
+    path = tmp_path / f"t.{form}"
+    if form == "csv":
+        frame.to_csv(path, index=False)
+    elif form == "parquet":
+        frame.to_parquet(path, index=False)
+    options = {"label_column": "income", "ignore_columns": "id", "missing": "mean", **SVM}
+    data = frame if form == "frame" else path
+    notices, _ = notices_of(data, model=tmp_path / "m", **options)
+    if form != "frame":
+        randsvm.predict(
+            path,
+            tmp_path / "m",
+            tmp_path / "out",
+            watch=lambda event: notices.append(event.text) if isinstance(event, Notice) else None,
+        )
+    missing = frame.isna().sum()
+    means = f"means of their columns: gain ({missing.gain}), hours ({missing.hours})"
+    for words in (means, f"match no category: country ({missing.country})"):
+        assert len([text for text in notices if text.endswith(words)]) == 2 - (form == "frame")
+
+
 def test_empty_fields_are_no_unknown_texts(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,,q\n")
     (tmp_path / "test.csv").write_text("a,b\n1,\n2,w\n3,\n")
@@ -678,7 +704,7 @@ def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
         watch=lambda event: notices.append(event.text) if isinstance(event, Notice) else None,
     )
     assert found.labelled == 1 and found.rows == 4
-    assert any("3 texts" in text and "b (3)" in text for text in notices)
+    assert any(text.startswith("texts ") and "b (3)" in text for text in notices)
     rows = np.array([[1, 1, 0], [2, 0, 0], [2, 0, 0], [4, 0, 0]], float)
     expected = randsvm.load(model).decision_function(rows)
     assert np.allclose(np.loadtxt(tmp_path / "out"), expected)

@@ -232,6 +232,36 @@ def test_the_table_is_sorted_by_score(tmp_path, write_set, command):
     assert len({line.index("%") for line in table.splitlines()[:3]}) == 1
 
 
+@pytest.mark.parametrize(
+    "task, words, flag",
+    [
+        ("svc", "-c 0.0001,0.001,0.1", "-c"),
+        ("svc", "-c 0.001,1,1000", "-c"),
+        ("svc", "-c 0.1,1", "-c"),
+        ("svc", "-g 0.01,0.1,100", "-g"),
+        ("svr", "-c 10 -p 0,5,50", "-p"),
+        ("svr", "-c 10 -p 0.01,5,50", "-p"),
+    ],
+)
+def test_a_best_value_at_the_edge_of_its_list_is_noted(
+    tmp_path, write_set, command, task, words, flag
+):
+    given = words.split()
+    values = sorted(float(one) for one in given[given.index(flag) + 1].split(","))
+    ended = command(
+        "train", "randsvm", "-s", task, "-v", 3, "--no-racing", *given, write_set(task), "m"
+    )
+    name = FIELDS[flag]
+    best = re.search(rf"best first:\n  {name} +(\S+)", ended.stderr)
+    assert best is not None
+    place = values.index(float(best[1]))
+    # A list of two has no inside, and no epsilon is below 0.
+    inside = len(values) < 3 or 0 < place < len(values) - 1 or values[place] == 0
+    edge = "smallest" if place == 0 else "largest"
+    note = f"at the edge of the lists ({name} {best[1]} is the {edge}): values beyond may be better"
+    assert ended.stderr.count("at the edge of the lists") == ended.stderr.count(note) != inside
+
+
 def test_a_long_table_has_the_best_combinations_and_the_simplest(tmp_path, write_set, command):
     grid = "-c", ",".join(f"{2.0**k}" for k in range(-6, 10))
     words = "-v", 3, *grid, "--no-racing", "--log", "log"
