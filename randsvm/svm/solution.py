@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,7 @@ class Certificate:
             return self.distance
         return self.primal + self.primal_error - self.dual + self.dual_error
 
-    @property
+    @cached_property
     def gap(self) -> float:
         """Return a bound of (P - D) / max(|P|, |D|, floor).
 

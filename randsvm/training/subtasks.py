@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from randsvm.algorithms.decomposition import Start, feasible_step
-from randsvm.arrays import CsrMatrix, distinct, sums_of_classes
+from randsvm.arrays import CsrMatrix, sums_of_classes
 from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import label_values
@@ -386,14 +386,13 @@ def assemble(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> KernelM
 
 def _joined_pairs(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> dict[str, Any]:
     """Return the support vectors of all pairs, grouped by class, as KernelModel has them."""
-    classes = len(subtasks.labels)
-    rows = distinct(np.concatenate([one.rows for one in solutions]))
+    sizes = [len(one) for one in solutions]
+    first, other = (np.repeat(side, sizes) for side in class_pairs(len(subtasks.labels)))
+    rows, places = np.unique(np.concatenate([one.rows for one in solutions]), return_inverse=True)
     points = kernel_centres(subtasks.D, rows)
-    beta = np.zeros((len(rows), classes - 1))
-    for (i, j), one in zip(subtasks.sides, solutions, strict=True):
-        places = np.searchsorted(rows, one.rows)
-        assert j is not None
-        beta[places, np.where(points.y[places] == i, j - 1, i)] = one.beta * one.scale
+    beta = np.zeros((len(rows), len(subtasks.labels) - 1))
+    column = np.where(points.y[places] == first, other - 1, first)
+    beta[places, column] = np.concatenate([one.beta * one.scale for one in solutions])
     order = np.argsort(points.y, kind="stable")
     return {
         "Z": points.X[order],
