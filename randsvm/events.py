@@ -270,6 +270,7 @@ class Trained(NamedTuple):
     error: float | None = None  # Share of wrong labels among all rows
     squared_error: float | None = None  # Mean squared error over all rows of a regression
     newton_steps: int | None = None  # Newton steps that were made to reach a gap
+    passes: int | None = None  # passes of coordinate ascent that were made to reach a gap
 
 
 # ---- prediction -------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Training algorithms: decomposition, stochastic gradient descent, Newton's method, reduced sets.
+"""Training algorithms: decomposition, stochastic gradient descent, coordinate ascent, Newton's
+method, reduced sets.
 
 Their symbols are those of the papers:
 

@@ -1,5 +1,7 @@
 """Train linear SVMs to a duality gap, by Newton's method on the primal objective.
 
+Sparse rows of many columns have passes of coordinates.py first.
+
     P = 1/2 |w|^2 + sum_i C_i loss(y_i, f_i),  f = <w, x> + b,  b is 0 or not regularised
 
 The hinge loss and the epsilon-insensitive loss have no second derivative. The augmented Lagrangian
@@ -24,6 +26,7 @@ columns of mean 0, so that neither the units nor the means of the columns matter
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from itertools import count
 from math import inf
@@ -31,7 +34,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import Matrix, column_sums
+from randsvm.algorithms.coordinates import ascend
+from randsvm.arrays import CsrMatrix, Matrix, column_sums, to_csr
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
@@ -48,6 +52,11 @@ SUFFICIENT, SHORTER, MAX_TRIALS = 1e-4, 1 / 3, 30
 # Training ends after this many consecutive steps that do not lower the gap by 1%: the rest is
 # rounding.
 MAX_IDLE_STEPS = 20
+# Rows have passes of coordinate ascent if there are at least this many columns, a quarter of which
+# or less they have. With fewer columns Newton steps take less time.
+MANY_COLUMNS = 1000
+# If the passes end above the gap, they go on until what they see is below this part of it.
+STRICTER = 0.7
 # Relative rounding of sums.
 ROUNDING = 1e-12
 # A column counts as constant if its variance is at most this part of its mean square.
@@ -57,7 +66,8 @@ FEW_VALUES = 1 << 20
 
 
 class Solution(NamedTuple):
-    """The weights of lowest P so far, that P, the highest D so far, and the number of steps.
+    """The weights of lowest P so far, that P, the highest D so far, and the numbers of Newton steps
+    and of passes of coordinate ascent.
 
     P is infinite until the last decision function is begun. coefficients: those of D of each
     decision function so far, (n,)
@@ -67,6 +77,7 @@ class Solution(NamedTuple):
     primal: float
     dual: float
     steps: int
+    passes: int
     coefficients: Sequence[np.ndarray] = ()
 
     @property
@@ -81,7 +92,7 @@ def minimise(
     C: float,
     start: Linear,
     gap: float,
-    moments: np.ndarray,
+    moments: Callable[[], np.ndarray],
     *,
     bias: bool = True,
     most: int | None = None,
@@ -90,21 +101,28 @@ def minimise(
     """Yield better and better solutions until P - D <= gap max(|P|, |D|), or until rounding is in
     the way.
 
-    The decision functions are trained one after the other, each with at most `most` steps.
-    moments: see `column_moments`. bias: whether b is free, otherwise it is 0. memory: bytes for the
-    rows with curvature, which the products of a step need; they are read again if D has more.
+    The decision functions are trained one after the other, each with at most `most` steps and
+    passes. Rows with few of many columns have passes of coordinate ascent from weights of 0, and
+    then Newton steps if the passes miss the gap. moments: returns `column_moments`. bias: whether b
+    is free, otherwise it is 0. memory: bytes for the rows of passes, or those with curvature, which
+    the products of a Newton step need and which are read again if D has more.
     """
     w, b, K = start.w.copy(), start.b.copy(), len(start.b)
     # D of coefficients of 0 is 0.
-    primal, dual, steps, coefficients = np.full(K, inf), np.zeros(K), 0, list[np.ndarray]()
+    primal, dual, coefficients = np.full(K, inf), np.zeros(K), list[np.ndarray]()
+    steps, passes, X = 0, 0, None
+    if D.mapping is None and D.d >= MANY_COLUMNS and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
+        parts = [to_csr(chunk.X) for shard in D.shards for chunk in D.chunks(shard)]
+        X = CsrMatrix.vstack(parts).astype(np.float32, copy=False)
     for k in range(K):
         problem = _Problem(D, objective, C, k, moments, bias, memory)
-        for number, best in enumerate(problem.steps(np.append(w[:, k], b[k]), gap)):
+        for number, best in enumerate(problem.reach(np.append(w[:, k], b[k]), gap, X)):
             w[:, k], b[k] = best.u[:-1], best.u[-1]
-            primal[k], dual[k], steps = best.primal, best.dual, max(steps, number)
+            primal[k], dual[k] = best.primal, best.dual
+            steps, passes = max(steps, number - problem.passes), max(passes, problem.passes)
             coefficients[k:] = [problem.dual_beta]
             sums = float(primal.sum()), float(dual.sum())
-            yield Solution(Linear(w, b), *sums, steps, coefficients)
+            yield Solution(Linear(w, b), *sums, steps, passes, coefficients)
             if number == most:
                 break
 
@@ -144,10 +162,10 @@ class _Problem:
     """A decision function of D, and its coefficients of the rows.
 
     mean, variance : (d,) of the columns; without b the mean counts as 0
-    y, C, beta0, beta, second : (n,), C of each row with its weights; second: the second derivatives
-    of the smoothed losses. keeps: whether the rows with curvature stay in memory. kept: these rows
-    of each shard, see `_curved`; empty: they are read again. dual_beta : (n,), feasible
-    coefficients of the highest D so far.
+    y, C, most, beta0, beta, second : (n,), C of each row with its weights; most: bounds of |beta|;
+    second: the second derivatives of the smoothed losses. best: see `_best_with`. keeps: whether
+    the rows with curvature stay in memory. kept: these rows of each shard, see `_curved`; empty:
+    they are read again. dual_beta : (n,), feasible coefficients of the highest D so far.
     """
 
     def __init__(
@@ -156,7 +174,7 @@ class _Problem:
         objective: LinearObjective,
         C: float,
         k: int,
-        moments: np.ndarray,
+        moments: Callable[[], np.ndarray],
         bias: bool,
         memory: float,
     ) -> None:
@@ -166,31 +184,84 @@ class _Problem:
             self.rows = cache(lambda shard: list(_rows(D, shard)))
         # A nonzero takes 12 bytes.
         self.keeps = 12 * D.nnz <= memory
-        mean, square = moments
-        self.mean = mean * bias
-        variance = square - self.mean**2
-        # The weight of a constant column is 0 at the optimum, as b is free.
-        self.variance = np.where(variance > CONSTANT * square, variance, 1.0)
+        self.moments = moments
         self.y, weights = objective.binary(D.labels(), D.weights(), k)
         # A class of weight 0 has no losses. Coefficients are divided by C, so it is not 0.
         self.C = np.maximum(C * weights, np.finfo(float).tiny)
+        largest = np.full(D.n, np.finfo(float).max)
+        self.most = largest if objective.is_squared else self.C
         self.beta0, self.beta, self.second = np.zeros((3, D.n))
+        nothing = np.zeros(D.d + 1)
+        self.best = _Point(nothing, inf, -inf, np.ones(2), inf, -inf, nothing, 0.0)
+        self.passes = 0
         self.kept: dict[int, list[tuple[Matrix, np.ndarray]]] = {}
 
-    def steps(self, u: np.ndarray, gap: float) -> Iterator[_Point]:
-        """Yield the best point so far after each step; the first is the start."""
-        at = best = self._evaluate(u)
-        lowest, last = inf, 0
+    def reach(self, u: np.ndarray, gap: float, X: CsrMatrix | None) -> Iterator[_Point]:
+        """Yield the best point so far: the start, and after each pass and Newton step.
+
+        X: all rows, for passes; None: Newton steps only.
+        """
+        self.gap = gap
+        if X is not None and not u[:-1].any():
+            yield from self._ascend(u, X)
+            if self._is_reached:
+                return
+            u = self.best.u
+            if not self.objective.is_squared:
+                self.beta0[:] = self.dual_beta
+        yield from self._steps(u)
+
+    def _ascend(self, u: np.ndarray, X: CsrMatrix) -> Iterator[_Point]:
+        """Yield the best point so far: the start, and after each pass of coordinate ascent."""
+        up, down = self._slopes(self.y)
+        ridge = 1 / (2 * self.C) if self.objective.is_squared else np.zeros(len(self.y))
+        bounds = -down * self.most, up * self.most
+        yield self._best_with(self._evaluate(u, given=True))
+        epsilon, b = self.objective.epsilon or 0.0, float(u[-1])
+        passes = ascend(X, self.y, bounds, ridge, epsilon, self.bias, b, self.beta)
+        asked, again = self.gap, None
+        with suppress(StopIteration):
+            while not self._is_reached:
+                u, found = passes.send(again)
+                self.passes += 1
+                again = found <= asked
+                # Also now and then, as the run may end early.
+                if again or self.passes & (self.passes - 1) == 0:
+                    self._best_with(self._evaluate(u, given=True))
+                    asked *= STRICTER if again else 1.0
+                yield self.best
+
+    @property
+    def _is_reached(self) -> bool:
+        primal, dual = self.best.primal, self.best.dual
+        return primal - dual <= self.gap * max(abs(primal), abs(dual))
+
+    def _best_with(self, at: _Point) -> _Point:
+        """Return the point of lowest P so far with the highest D so far, and keep the coefficients
+        of that D."""
+        best = self.best
+        if at.dual > best.dual:
+            self.dual_beta = self.beta * np.where(self.beta > 0, *at.shorter)
+        lower = at if at.primal < best.primal else best
+        self.best = lower._replace(dual=max(at.dual, best.dual))
+        return self.best
+
+    def _steps(self, u: np.ndarray) -> Iterator[_Point]:
+        """Yield the best point so far after each Newton step, and before them without passes."""
+        mean, square = self.moments()
+        self.mean = mean * self.bias
+        variance = square - self.mean**2
+        # The weight of a constant column is 0 at the optimum, as b is free.
+        self.variance = np.where(variance > CONSTANT * square, variance, 1.0)
+        at, lowest, last = self._evaluate(u), inf, 0
         for number in count():
-            if number == 0 or at.dual > best.dual:
-                self.dual_beta = self.beta * np.where(self.beta > 0, *at.shorter)
-            best = (at if at.primal < best.primal else best)._replace(dual=max(at.dual, best.dual))
-            yield best
+            best = self._best_with(at)
+            if number or not self.passes:
+                yield best
             difference = best.primal - best.dual
             if difference < 0.99 * lowest:
                 lowest, last = difference, number
-            scale = max(abs(best.primal), abs(best.dual))
-            if difference <= gap * scale or number - last == MAX_IDLE_STEPS:
+            if self._is_reached or number - last == MAX_IDLE_STEPS:
                 return
             solved = at.smoothed - at.smoothed_dual < SMOOTHED_PART * (at.primal - at.dual)
             if solved and not self.objective.is_squared:
@@ -257,10 +328,15 @@ class _Problem:
         level = ridge * float(b + self.mean @ w)
         return _total(self.D, of, np.append(w + level * self.mean, level))
 
-    def _evaluate(self, u: np.ndarray) -> _Point:
-        """Return the point u, and keep the coefficients and second derivatives there."""
+    def _evaluate(self, u: np.ndarray, given: bool = False) -> _Point:
+        """Return the point u, and keep the coefficients and second derivatives there.
+
+        given: whether the coefficients are those of `ascend`.
+        """
         w, b = u[:-1], float(u[-1])
-        sums = _total(self.D, lambda shard: self._sums(shard, w, b), np.zeros((5 + len(w), 2)))
+        sums = _total(
+            self.D, lambda shard: self._sums(shard, w, b, given), np.zeros((5 + len(w), 2))
+        )
         (loss, smoothed), (proximal, curvature) = sums[:2].tolist()
         # Two numbers each, of the coefficients above 0 and of those below.
         (size, value, square), products = sums[2:5], sums[5:]
@@ -275,7 +351,13 @@ class _Problem:
         smoothed += norm
         return _Point(u, norm + loss, dual, shorter, smoothed, dual - proximal, gradient, curvature)
 
-    def _sums(self, shard: Shard, w: np.ndarray, b: float) -> np.ndarray:
+    def _slopes(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the slopes of the losses, divided by C, above epsilon and below -epsilon."""
+        if self.objective.is_regression:
+            return np.ones(len(y)), np.ones(len(y))
+        return np.maximum(y, 0.0), np.maximum(-y, 0.0)
+
+    def _sums(self, shard: Shard, w: np.ndarray, b: float, given: bool) -> np.ndarray:
         """Return sums over the rows of a shard, (5 + d, 2): four numbers, then three of the rows
         with beta above 0 and of those below, then x beta of both. See `_evaluate`."""
         squared, epsilon = self.objective.is_squared, self.objective.epsilon or 0.0
@@ -284,17 +366,14 @@ class _Problem:
             X, at = chunk.X, slice(chunk.start, chunk.start + len(chunk.y))
             y, C, beta0 = self.y[at], self.C[at], self.beta0[at]
             residual = y - (X @ w + b)
-            # The loss has these slopes, times C, beyond epsilon and below -epsilon.
-            up, down = np.ones((2, len(y)))
-            if not self.objective.is_regression:
-                up, down = np.maximum(y, 0.0), np.maximum(-y, 0.0)
+            up, down = self._slopes(y)
             loss = np.maximum(up * (residual - epsilon), -down * (residual + epsilon))
             loss = np.maximum(loss, 0.0)
-            most = np.finfo(float).max if squared else C
+            most = self.most[at]
             sigma = 2 * C if squared else C / self.width
             moved = beta0 + sigma * residual
             moved -= np.clip(moved, -sigma * epsilon, sigma * epsilon)
-            beta = np.clip(moved, -down * most, up * most)
+            beta = self.beta[at] if given else np.clip(moved, -down * most, up * most)
             second = np.where((beta == moved) & (beta != 0), sigma, 0.0)
             proximal = np.square(beta - beta0) / (2 * sigma)
             smoothed = beta * residual - epsilon * np.abs(beta) - proximal
@@ -306,7 +385,7 @@ class _Problem:
             sums[4] += (1 / (4 * C)) @ side**2 if squared else 0.0
             _add_column_products(X, side, sums[5:])
             self.beta[at], self.second[at] = beta, second
-            if self.keeps:
+            if self.keeps and not given:
                 kept.append(_curved(X, second))
         self.kept[shard.number] = kept
         return sums

@@ -68,7 +68,8 @@ def updated(event: Updated) -> Iterable[str]:
 
 
 def trained(event: Trained) -> Iterable[str]:
-    nouns = {"iteration": event.iterations, "step": event.steps, "Newton step": event.newton_steps}
+    nouns = {"iteration": event.iterations, "step": event.steps, "pass": event.passes}
+    nouns["Newton step"] = event.newton_steps
     work = " and ".join(counted(count, noun) for noun, count in nouns.items() if count) or "no step"
     in_all = "" if event.largest_gap is None else " in all"
     # The error message names an interruption.
@@ -254,7 +255,8 @@ def compared(event: Exported) -> Iterable[str]:
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, as "1 row" and "1,000 rows"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    plural = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{plural}"
 
 
 def _count(number: int) -> str:

@@ -33,8 +33,8 @@ except ImportError:
         return fit
 
 
-# The stage of the events of Newton's method; see algorithms/newton.py.
-NEWTON_STEP = "Newton step"
+# The stages of the events of algorithms/newton.py and coordinates.py.
+STAGES = ("Newton step", "coordinate ascent")
 
 
 class FitTasks:
@@ -55,7 +55,7 @@ class FitTasks:
         self.estimator, self.arrays, self.events = estimator, arrays, list[Any]()
         self.given = {"X": X, "y": y, "metadata": metadata}
         self.open: list[Any] = []
-        self.newton_steps = 0
+        self.steps = 0
         if hasattr(estimator, "_init_callback_context"):
             root = estimator._init_callback_context(max_subtasks=None)
             self._begin(root, lambda: None)
@@ -70,7 +70,7 @@ class FitTasks:
         if isinstance(event, Underway):
             self.training = event
             self._begin_round()
-        elif isinstance(event, Iteration | Epoch) or self._is_newton_step(event):
+        elif isinstance(event, Iteration | Epoch) or self._is_step(event):
             if self._end(self._so_far):
                 self.training.stop()
             self._begin_round()
@@ -80,13 +80,14 @@ class FitTasks:
         while self.open:
             self._end(dict)
 
-    def _is_newton_step(self, event: object) -> bool:
-        """Return whether there is a Newton step since the last event; they have none themselves."""
-        if not isinstance(event, Progress) or event.stage != NEWTON_STEP:
+    def _is_step(self, event: object) -> bool:
+        """Return whether there is a pass or Newton step since the last event; they have none
+        themselves."""
+        if not isinstance(event, Progress) or event.stage not in STAGES:
             return False
-        found, before = self.training.so_far(), self.newton_steps
-        self.newton_steps = found[1].newton_steps or 0 if found else 0
-        return self.newton_steps > before
+        found, before = self.training.so_far(), self.steps
+        self.steps = (found[1].passes or 0) + (found[1].newton_steps or 0) if found else 0
+        return self.steps > before
 
     def _begin_round(self) -> None:
         self._begin(self.open[0].subcontext("round"), self._so_far)

@@ -79,7 +79,8 @@ class LinearMachine(BaseSVM):
     def _set_fitted(self, fitted: FittedModel, arrays: Arrays, events: list[Any]) -> None:
         self._take(fitted)
         epochs = sum(isinstance(event, Epoch) for event in events)
-        self.n_iter_ = max(getattr(fitted.outcome, "newton_steps", None) or epochs, 1)
+        outcome: Any = fitted.outcome
+        self.n_iter_ = max((outcome.passes or 0) + (outcome.newton_steps or 0) or epochs, 1)
 
     def _learn(self: AnyLinear, arrays: Arrays, begins: bool) -> AnyLinear:
         """Make one step for each row, as `randsvm-train sgd --update` does.
@@ -108,8 +109,9 @@ class LinearMachine(BaseSVM):
 class LinearSVC(Classifier, LinearMachine):
     """Linear classification for many rows and sparse features.
 
-    Newton steps train until the relative duality gap is at most tol: the objective, in which the
-    intercept is not regularised, is then within this share of the optimum.
+    Coordinate ascent (sparse rows) or Newton steps train until the relative duality gap is at most
+    tol: the objective, in which the intercept is not regularised, is then within this share of the
+    optimum.
     multi_class="crammer_singer" and loss="log" have passes of stochastic gradient descent instead,
     and no certificate.
     """

@@ -77,8 +77,7 @@ PARAMETERS = {
     "max_iter": (
         "int",
         "Limit of the rounds of solve and scan for each problem; -1: no limit. For linear machines "
-        "the limit of the Newton steps, or of the passes over X without a certificate; None: no "
-        "limit.",
+        "the limit of the passes over X and Newton steps; None: no limit.",
     ),
     "random_state": ("int, RandomState or None", "Seed of all random draws; None is 0."),
     "gap": (
@@ -107,7 +106,7 @@ ATTRIBUTES = {
     "coef_": "As in {peer}; read-only for kernel machines.",
     "n_iter_": (
         "Number of rounds of solve and scan; classifiers have one number for each pair of classes. "
-        "For linear machines the number of Newton steps, or of passes over X without a certificate."
+        "For linear machines the number of passes over X and Newton steps."
     ),
     "fit_status_": "1 if training ended above the requested gap, else 0.",
     "fit_time_": "Seconds that the training took.",

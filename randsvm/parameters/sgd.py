@@ -128,8 +128,8 @@ class SgdParams(MachineParams):
         None,
         Whole(">= 0"),
         "--epochs",
-        help="Passes over the data; 0 with --gap: Newton steps only.  "
-        f"[default: {MIN_EPOCHS}, up to {MAX_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
+        help=f"Passes over the data.  [default: 0 with --gap, otherwise {MIN_EPOCHS}, up to "
+        f"{MAX_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
         group=STOP,
         brief="Passes over the data.",
     )
@@ -152,15 +152,15 @@ class SgdParams(MachineParams):
         None,
         Number("> 0 and < 1"),
         "--gap",
-        help="After the epochs, lower the objective by Newton steps over all rows to this relative "
-        "duality gap (P - D) / max(|P|, |D|).",
+        help="Lower the objective to this relative duality gap (P - D) / max(|P|, |D|), by passes "
+        "of coordinate ascent or by Newton steps.",
         group=STOP,
     )
     max_iterations: int | None = option(
         None,
         Whole(">= 1"),
         "--max-iterations",
-        help="Maximum number of Newton steps.",
+        help="Maximum number of passes and Newton steps of --gap.",
         group=STOP,
     )
     update: str | None = option(
@@ -274,7 +274,7 @@ class SgdParams(MachineParams):
             C=1.0 if self.C is None and self.lambda_ is None and not self.has_share else self.C,
             loss=self.loss or (None if self.task == "svr" else "hinge"),
             multiclass=self.multiclass or ("ovr" if self.task == "svc" else None),
-            epochs=usual if self.epochs is None else self.epochs,
+            epochs=(0 if self.gap else usual) if self.epochs is None else self.epochs,
         )
 
     def uses(self, name: str) -> bool:

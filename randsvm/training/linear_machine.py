@@ -1,7 +1,7 @@
 """Linear machines: train one by epochs of stochastic gradient descent, or update one.
 
-Epochs pass over all rows of a file, and Newton steps may follow them. An update trains on rows as
-they arrive, in one pass, and keeps no row after the step that it makes.
+Epochs pass over all rows of a file, or passes and Newton steps reach a gap. An update trains on
+rows as they arrive, in one pass, and keeps no row after the step that it makes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import cached_property
 from math import inf, isnan
 from typing import Any
 
@@ -148,8 +149,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
     share_of_means : the part of the mean of |x|^2 that the squares of the features' means make up
     groups : the number of groups of rows that a cluster trains on side by side
     found : a solution that is better than that of the steps: the one of the lowest loss of held-out
-        rows, the one with the share of rows outside that -n asks for, or the one of Newton steps
-    last_step : the result of the last Newton step of --gap
+        rows, the one with the share of rows outside that -n asks for, or the best one of --gap
+    last_step : the result of the last pass or Newton step of --gap
     progressive : the steps of the last whole epoch, see Learner.progressive; before: all steps
     """
 
@@ -178,12 +179,10 @@ class LinearTrainingRun(FileRun[SgdParams]):
         if self.D.nnz <= FEW_VALUES:
             self.D = self.D.single_threaded()
         began = time.perf_counter()
-        # Columns of sparse rows are many, and their means are small. For a gap, Newton's
-        # method needs the moments.
-        if params.gap is None and 2 * self.D.nnz <= self.D.n * self.D.d:
+        # Columns of sparse rows are many, and their means are small.
+        if 2 * self.D.nnz <= self.D.n * self.D.d:
             R2 = sgd.mean_square(self.D) or 1.0
         else:
-            self.moments = newton.column_moments(self.D)
             R2 = float(self.moments[1].sum()) or 1.0
             self.share_of_means = float(np.square(self.moments[0]).sum()) / R2
         self.training_end = end - EVALUATION_PASSES * (time.perf_counter() - began)
@@ -194,6 +193,10 @@ class LinearTrainingRun(FileRun[SgdParams]):
             # The data may take the other part of the memory.
             room = resources.memory - resources.data_bytes
             self.groups = sgd.group_count(self.D, self.learner, room)
+
+    @cached_property
+    def moments(self) -> np.ndarray:
+        return newton.column_moments(self.D)
 
     @property
     def linear(self) -> Linear:
@@ -206,7 +209,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
             self.evaluation = evaluate_linear(self.D, self.linear, self.learner.steps)
 
     def train(self) -> None:
-        """Make all epochs and Newton steps, or those that time allows."""
+        """Make all epochs and the steps to a gap, or those that time allows."""
         try:
             with self.clock.until(
                 lambda: (self.training_end if self.has_model else self.clock.end) - RESERVED_SECONDS
@@ -254,7 +257,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
                 return
 
     def _reach(self, gap: float) -> None:
-        """Make Newton steps until the duality gap, or as many as are allowed."""
+        """Make passes and Newton steps until the duality gap, or as many as are allowed."""
         learner, most = self.learner, self.params.max_iterations
         for found in newton.minimise(
             self.D,
@@ -262,7 +265,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
             self.params.cost_and_lambda(self.D.total_weight())[0],
             learner.linear,
             gap,
-            self.moments,
+            lambda: self.moments,
             bias=not self.params.no_bias,
             most=most,
             memory=self.trainer.job.resources.memory // 4,
@@ -270,7 +273,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
             self.last_step, self.found = found, found.linear
         if found.gap <= gap:
             self.stopped = Stopped(StopReason.GAP_REACHED, (gap,))
-        elif found.steps == most:
+        elif found.steps + found.passes == most:
             self.stopped = Stopped(StopReason.ITERATION_LIMIT)
         else:
             self.stopped = Stopped(StopReason.GAP_NOT_PROVEN)
@@ -294,7 +297,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
                 wrong: evaluation.wrong / evaluation.weight,
             }
         if (step := self.last_step) is not None:
-            known |= {"newton_steps": step.steps, "dual": step.dual, "gap": step.gap}
+            known |= {"newton_steps": step.steps, "passes": step.passes}
+            known |= {"dual": step.dual, "gap": step.gap}
         return Trained(
             model=self.name,
             steps=self.learner.steps_made,
@@ -348,7 +352,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
         if path is None:
             return
         if step is None:
-            emit(Notice(f"{path} is not written: the training ended before its Newton steps"))
+            emit(Notice(f"{path} is not written: the training ended before the steps to the gap"))
             return
         used = [np.flatnonzero(beta) for beta in step.coefficients]
         machines = [

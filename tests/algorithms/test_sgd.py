@@ -14,7 +14,7 @@ from learning import learn
 from liblinear import liblinearutil
 from model_files import load_model
 from rows import Batch, Draws, by_class, open_rows, rows_of_pass
-from scipy import sparse
+from scipy import optimize, sparse
 from sklearn import svm
 from trainings import Learner, SgdSchedule, _sgd
 
@@ -546,6 +546,86 @@ def test_newton_steps_reach_the_gap_on_unscaled_columns(options):
         beta[machine.support_] = machine.dual_coef_[0]
         gain = beta @ y - 0.1 * np.abs(beta).sum() if "task" in options else np.abs(beta).sum()
         assert outcome.primal == pytest.approx(gain - beta @ K @ beta / 2, rel=1e-4)
+
+
+def many_columns(rows=240, columns=1600, seed=3):
+    """Return sparse rows, one of them empty, targets, and the weights of the rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, columns)) * (rng.random((rows, columns)) < 0.02)
+    X[7] = 0
+    X = sparse.csr_matrix(X)
+    f = X @ rng.normal(size=columns) + rng.normal(size=rows) + 0.5
+    return X, f, rng.integers(1, 4, rows).astype(float)
+
+
+def lowest_objective(X, y, C, loss, epsilon, bias):
+    """Return the minimum of 1/2 |w|^2 + sum C loss, by scipy's L-BFGS-B on the dual of rows.
+
+    C : (n,)
+    """
+    n = len(y)
+    K = (X @ X.T).toarray()
+    signs = np.concatenate([np.ones(n), -np.ones(n)])
+    gain = np.concatenate([y, -y]) - (epsilon or 0.0)
+    most = np.full(n, np.inf) if loss.startswith("squared") else C
+    upper = np.concatenate([most, most])
+    if epsilon is None:
+        upper = np.where(np.concatenate([y, -y]) > 0, upper, 0.0)
+    ridge = 1 / (2 * C) if loss.startswith("squared") else np.zeros(n)
+    multiplier = 0.0
+    rate = 10.0 if bias else 0.0
+    alpha = np.zeros(2 * n)
+
+    def negative_dual(alpha):
+        beta = alpha[:n] - alpha[n:]
+        total = beta.sum()
+        slope = K @ beta + ridge * beta + multiplier + rate * total
+        value = beta @ K @ beta / 2 + ridge @ beta**2 / 2 + multiplier * total + rate * total**2 / 2
+        return value - gain @ alpha, np.concatenate([slope, -slope]) - gain
+
+    # The multiplier of sum beta = 0 is b (augmented Lagrangian).
+    for _ in range(40 if bias else 1):
+        bounds = [(0, None if high == np.inf else high) for high in upper]
+        found = optimize.minimize(
+            negative_dual, alpha, jac=True, method="L-BFGS-B", bounds=bounds,
+            options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-9},
+        )  # fmt: skip
+        alpha = found.x
+        multiplier += rate * float(signs @ alpha)
+    w, b = X.T @ (alpha[:n] - alpha[n:]), multiplier
+    r = y - X @ w - b
+    losses = np.maximum(np.abs(r) - epsilon, 0) if epsilon is not None else np.maximum(y * r, 0)
+    return w @ w / 2 + C @ losses ** (2 if loss.startswith("squared") else 1)
+
+
+@pytest.mark.parametrize("no_bias", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "loss", ["hinge", "squared-hinge", "epsilon-insensitive", "squared-epsilon-insensitive"]
+)
+def test_passes_reach_the_gap_on_sparse_rows_of_many_columns(loss, weighted, no_bias):
+    X, f, weights = many_columns()
+    regression = "epsilon" in loss
+    y = f if regression else np.where(f > 0, 1.0, -1.0)
+    options = {"task": "svr", "epsilon": 0.1} if regression else {}
+    rows = Arrays(X, y if regression else y < 0, weights=weights if weighted else None)
+    found = api.train(
+        rows, algorithm="sgd", gap=1e-4, loss=loss, no_bias=no_bias, C=0.5, **options
+    ).outcome
+    assert found.stopped == "gap <= 0.0001"
+    assert found.passes > 1
+    own = 0.5 * (weights if weighted else np.ones(len(y)))
+    least = lowest_objective(X, y, own, loss, 0.1 if regression else None, not no_bias)
+    assert found.primal == pytest.approx(least, rel=1.5e-4)
+    assert found.dual <= least * (1 + 1e-7)
+
+
+def test_newton_steps_follow_passes_that_do_not_suffice():
+    X, f, _ = many_columns(rows=3000, columns=1000)
+    found = api.train(Arrays(X, f > 0), algorithm="sgd", gap=1e-4, C=10).outcome
+    assert found.passes and found.newton_steps
+    assert found.stopped == "gap <= 0.0001"
+    assert 0 <= found.primal - found.dual <= 1.0001e-4 * found.primal
 
 
 @pytest.mark.parametrize("power", [1, 2])
