@@ -124,9 +124,11 @@ OF_ALL = {"data", "model", "output", "algorithm", "n", "d", "nnz", "configuratio
 def test_the_page_of_file_formats_describes_every_field_of_every_record():
     section = PAGE.read_text().partition("\n## Log records\n")[2].partition("\n## ")[0]
     rows = {}
-    for row in re.findall(r"^\| (.*?) \| (.*) \|$", section, re.MULTILINE):
-        for name in re.findall(r"[a-z]\w*", row[0]):
-            rows.setdefault(name, set()).update(re.findall(r"`(\w+)`", row[1]))
+    for title, text in re.findall(
+        r"^### (.*?)\n(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL
+    ):
+        for name in re.findall(r"[a-z]\w*", title):
+            rows.setdefault(name, set()).update(re.findall(r"`(\w+)`", text))
     described = {name: set(kind._fields) for name, kind in RECORDS.items()}
     missing = {
         name: {field.rstrip("_") for field in fields} - rows.get(name, set()) - OF_ALL
