@@ -39,7 +39,7 @@ OURS = {"randsvm-train": run_train, "randsvm-predict": run_predict}
 SHOWN = {"text", "ini", "bash", "crontab", "yaml", "json", "toml", "mermaid", "diff"}
 # Options of other programs.
 OTHERS = {
-    "--exact",
+    *("--exact", "--samples"),
     *("--array", "--cpus-per-task", "--job-name", "--mem", "--now", "--signal", "--time"),
     *("--all-files", "--config-settings", "--print-build-identifiers", "--seed"),
     *("--fuzz-seed", "--most-minutes", "--peer-seconds", "--rows"),
