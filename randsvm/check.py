@@ -6,7 +6,7 @@ the standard library only, and runs alone: `python check.py DATA... MODEL`.
 
 import os
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # `Kernel.sums` has a thread for each core
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # `Model.sums` has a thread for each core
 
 import argparse
 import bz2
@@ -196,8 +196,8 @@ class Model:
         self.problem: dict[str, Any] = self.trailer["problem"]
         self.is_linear = b"solver_type " in text[:100]
         above, _, below = text.partition(b"\nw\n" if self.is_linear else b"\nSV\n")
-        self.head = {word: rest for word, *rest in map(str.split, above.decode().split("\n"))}
-        head = self.head
+        head = {word: rest for word, *rest in map(str.split, above.decode().split("\n"))}
+        self.head = head
         runs = [run.partition("-") for run in self.trailer.get("features", "").split(",") if run]
         self.known = np.array([k for a, _, b in runs for k in range(int(a), int(b or a) + 1)], int)
         words = [line.split() for line in below.split(b"\n")] if below else []
@@ -255,13 +255,14 @@ class Model:
             names = Z.values[Z.indptr[:-1]].astype(np.int64)
             Z = Rows(np.arange(Z.n + 1), names, np.ones(Z.n, self.real))
         columns, counts = np.unique(np.append(X.indices, Z.indices), return_counts=True)
-        A, C, size, is_fine = X, Z, abs(B), self.real is FINE
-        if self.is_rbf:  # gamma |x - z|^2 = |a - c|^2; a feature that all rows store may be moved
+        A, C, size, root, is_fine = X, Z, abs(B), np.sqrt(self.g), self.real is FINE
+        if self.is_rbf and not is_fine:  # gamma |x - z|^2 = |a - c|^2
+            # A feature that all rows store may be moved: distances stay.
             of_Z = np.bincount(Z.places(columns), Z.values.astype(float), len(columns))
-            centre, root = of_Z / Z.n * (counts == X.n + Z.n) * (not is_fine), np.sqrt(self.g)
+            centre = of_Z / Z.n * (counts == X.n + Z.n)
             A = Rows(X.indptr, X.indices, (X.values - centre[X.places(columns)]) * root)
             C = Rows(Z.indptr, Z.indices, (Z.values - centre[Z.places(columns)]) * root)
-        step = min(2048, max(TILE, 2**24 // (1 + len(columns))))
+        step = min(2048, max(TILE, 2**18 // (1 + len(columns))))
 
         def part(start: int) -> np.ndarray:
             some = A.take(slice(start, start + step))
@@ -276,7 +277,7 @@ class Model:
                 elif is_fine:
                     both = zip(rows.T, T.T, strict=True)
                     K = sum((np.subtract.outer(x, z) ** 2 for x, z in both), 0 * squares * B[at])
-                    K = np.exp(-K)
+                    K = np.exp(-self.g * K)
                 else:  # a tile stays in the cache of the processor
                     K = twice @ T.T
                     K -= squares
@@ -292,9 +293,9 @@ class Model:
         if self.kernel == "precomputed":
             error = 2 * S
         elif self.is_rbf:  # the exponent s^2 = gamma |x - z|^2 errs by `one` + `more` s^2 at most
-            a = A.lengths
+            a = 0 * x if is_fine else A.lengths
             q = self.unit * (root * (X.moved + Z.moved.max()) + 4 * a)
-            one = q + 2 * q * q + self.unit * (5 * terms * a * a * (not is_fine) + 9)
+            one = q + 2 * q * q + self.unit * (5 * terms * a * a + 9)
             more = q + self.unit * (5 * terms + 9)
             mean = np.log(np.maximum(total / np.maximum(S, 1e-300), ROOM))  # of s^2, at most
             error = np.where(one + 750 * more < 0.005, S * (one + more * mean), S + total)
@@ -327,8 +328,9 @@ def machines_of(data: Data, model: Model) -> list[Any]:
         found = [(every, y, 1, own, beta[:, 0])]
     else:
         labels, total = [label_value(text) for text in model.trailer["labels"]], added(weights)
-        text = f"labels {model.trailer['labels']} in the model, {[*data.classes]} in the data"
-        require(set(labels) == set(data.classes), REFUTED, text)
+        text = f"labels {model.trailer['labels']}, in the data {[*data.classes.values()]}"
+        is_same = set(labels) == set(data.classes) and len(labels) == len(data.classes) > 1
+        require(is_same, REFUTED, text)
         place, K = {text: labels.index(value) for text, value in data.value.items()}, len(labels)
         classes = np.array([place[text] for text in data.labels])
         totals = [added(weights[classes == k]) for k in range(K)]
@@ -365,23 +367,27 @@ def machines_of(data: Data, model: Model) -> list[Any]:
     return found
 
 
-def divided(one: Any, at: np.ndarray, X: Rows, Z: Rows, near: float) -> Any:
-    """Return beta from the rows X, of numbers `at`, and the vectors. [5]
-
-    Rows are equal if their values differ by a relative `near` at most; zeros may be written or not.
-    Equal rows share coefficients of equal vectors: those above 0 go to the highest y first, those
-    below 0 to the lowest, each up to its bound.
-    """
+def keys_of(X: Rows, Z: Rows, near: float) -> list[bytes]:
+    """Return bytes of each row of X, then of Z, that are equal for equal rows; zeros may be written
+    or not. Values are equal if they differ by a relative `near` at most. [5]"""
     indptr, kept = np.append(X.indptr, X.indptr[-1] + Z.indptr[1:]), np.append(X.values, Z.values)
     values, place = np.unique(kept, return_inverse=True)
     ranks = np.cumsum(np.diff(values, prepend=-np.inf) > near * abs(values))[place.ravel()]
     pairs = np.column_stack([np.append(X.indices, Z.indices), ranks])[kept != 0]
     ends = np.append(0, np.cumsum(kept != 0))[indptr].tolist()
-    keys = [pairs[i:j].tobytes() for i, j in pairwise(ends)]  # equal for equal rows
+    return [pairs[i:j].tobytes() for i, j in pairwise(ends)]
+
+
+def divided(one: Any, at: np.ndarray, keys: list[bytes]) -> Any:
+    """Return beta from the keys of the rows `at`, then of the vectors. [5]
+
+    Equal rows share coefficients of equal vectors: those above 0 go to the highest y first, those
+    below 0 to the lowest, each up to its bound.
+    """
     left, members, beta = defaultdict[Any, Any](int), defaultdict[Any, list[int]](list), 0 * one.C
-    for key, value in zip(keys[X.n :], one.beta, strict=True):
+    for key, value in zip(keys[len(at) :], one.beta, strict=True):
         left[key, 1 if value > 0 else -1] += abs(value)
-    for row, key in zip(at.tolist(), keys[: X.n], strict=True):
+    for row, key in zip(at.tolist(), keys, strict=False):
         members[key].append(row)
     for (key, side), rest in left.items():
         rows = [row for row in members[key] if one.sign[row] != -side]
@@ -524,10 +530,12 @@ class Check:
         require(is_legal, REFUTED, f"the rows of the transcript do not ascend from 0 to {n - 1}")
         beta, v, X = 0 * one.C, u, self.rows(one.rows[at])
         if self.is_own:  # a row equals a vector if their float64 numbers are equal
-            plain = self.plain or self
-            near = 2.0**-51 * (8 + np.diff(X.indptr).max(initial=0))
-            near *= model.trailer.get("scale") == "unit"
-            beta = divided(one, at, plain.rows(one.rows[at]), plain.Z.take(one.own), near)
+            scale, plain, unit = model.trailer.get("scale"), self.plain or self, 2.0**-53
+            near = 2.0**-51 * (8 + np.diff(X.indptr).max(initial=0)) * (scale == "unit")
+            keys = keys_of(plain.rows(one.rows[at]), plain.Z.take(one.own), near)
+            if self.plain and not scale and len({*keys}) == len({*keys_of(X, Z, 0)}):
+                unit = model.unit  # the same finer numbers are equal
+            beta = divided(one, at, keys)
         elif said:
             beta[at] = said["beta"]
         if self.plain or not self.is_own:
@@ -536,19 +544,18 @@ class Check:
             v[:, own] = self.sums(one.rows[own], X.take(kept), beta[own], v_said)
         if self.is_own:  # [6] u is of w_Z, D of w_X: their rows are rounded to float64
             longest = Z.lengths.max(initial=0)
-            step = 2.0**-53 * (6 * X.moved.max(initial=0) + 4 * longest)
+            step = unit * (6 * X.moved.max(initial=0) + 4 * longest)
             slope = model.degree * np.sqrt(model.g * model.largest((longest + step) ** 2, 1))
             slope = np.sqrt(2 * model.g) if model.is_rbf else slope
             length = ROOM * added(abs(beta)) * slope * step * (model.kernel != "precomputed")
             v = v + np.array([[0], [length * math.sqrt(kappa2)]]) * (v is u)
             return evaluate(one, beta, (u, v, (length**2 / 2,) * 2), kappa2)
         w, w_error = model.sums(Z, Z, one.beta)
-        terms = (
-            (one.beta * w, one.beta * w_error),
-            (-2 * beta * u[0], 2 * beta * u[1]),
-            (beta * v[0], beta * v[1]),
-        )
-        parts = [(added(t), ROOM * added(abs(e) + 50 * model.unit * abs(t))) for t, e in terms]
+        terms = (one.beta, w, w_error), (-2 * beta, *u), (beta, *v)
+        parts = [
+            (added(B * s), ROOM * added(abs(B) * (e + 50 * model.unit * abs(s))))
+            for B, s, e in terms
+        ]
         of_P = evaluate(one, 0 * beta, (u, 0 * v, parts[0]), kappa2)
         found = evaluate(one, beta, (u, v, np.sum(parts, axis=0)), kappa2)
         found[[0, 2]] = of_P[[0, 2]]  # P itself does not depend on the coefficients of D
@@ -586,9 +593,9 @@ class Check:
         if self.samples:
             share = 1 - 0.01 ** (1 / self.samples)
             text += (
-                f"; u of {self.samples:,} random rows was computed: a transcript with more than "
+                f"; u of {self.samples:,} random rows is right, which happens with a probability "
             )
-            text += f"{share:.2%} wrong rows passes with a probability of at most 1%"
+            text += f"of at most 1% if more than {share:.2%} of all are wrong"
         return VERIFIED, text
 
 
