@@ -329,6 +329,17 @@ def test_rows_that_cannot_be_kept_are_refused(tmp_path):
         run_train("--keep-rows", kept, kept, tmp_path / "model")
 
 
+def test_near_rows_far_from_zero_are_verified_by_finer_numbers(tmp_path):
+    """Squares of 1e14 leave float64 exponents errors of some percent."""
+    y, X = labelled(np.random.default_rng(3), 60, 2)
+    X = np.round(X, 2) + 1e7
+    X[::2, 1] = 0
+    data, model = tmp_path / "data", tmp_path / "model"
+    data.write_text(text_of(y, X))
+    run_train("-q", "-g", 0.5, data, model)
+    assert verdict(data, model)[0] == check.VERIFIED
+
+
 @pytest.mark.parametrize("number", [120, 140])
 def test_rows_of_zeros_and_no_coefficients_are_checked(tmp_path, number):
     assert random_verdict(tmp_path, 8, number)[0] == check.VERIFIED
