@@ -99,8 +99,8 @@ class RandsvmParams(Options):
         None,
         Whole(">= 2"),
         "--sample-size",
-        help=f"Rows of a subproblem, more than k.  [default: {OsunaParams.DEFAULT_ROWS}; with k "
-        f"{SAMPLE_FACTOR:g} k]",
+        help=f"Rows of a subproblem, more than k.  [default: {OsunaParams.DEFAULT_ROWS}; "
+        f"{SAMPLE_FACTOR:g} k if k bounds the run]",
         group=STOP,
     )
     distortion: float | None = option(
