@@ -841,7 +841,7 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
         axis.set_yticks(range(shown), [names[j] for j in order])
         axis.invert_yaxis()
     axes[0].axvline(0, color=INK, linewidth=0.8)
-    title = f"Row {row:,}: f = {empty + one.sum():.4g}\n= {empty:.4g} without features + bars"
+    title = f"Row {row:,}: f = {empty + one.sum():.4g}\n= base value {empty:.4g} + bars"
     _label(axes[0], "Shapley value: change of f", "", title)
     _label(axes[1], "mean of |Shapley value|", "", f"{len(sample):,} rows\n")
     return figure

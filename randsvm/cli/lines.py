@@ -238,7 +238,7 @@ def certified(event: Certified) -> Iterable[str]:
 def explained(event: Explained) -> Iterable[str]:
     yield f"explained {counted(event.rows, 'row')} in {event.seconds:.2f} s"
     values = " ".join(f"{value:.6g}" for value in event.base_values)
-    yield f"decision values without any feature: {values}"
+    yield f"base values (f without any feature): {values}"
 
 
 def compared(event: Exported) -> Iterable[str]:
