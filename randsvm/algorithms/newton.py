@@ -19,8 +19,9 @@ For a free b, the positive and the negative beta are scaled to equal sums. Then 
 the dual, whose value is a lower bound of P. The gap between the lowest P and the highest D so far
 ends the training.
 
-The steps are solved by conjugate gradients. Their preconditioner is the diagonal of the Hessian for
-columns of mean 0, so that neither the units nor the means of the columns matter.
+The steps are solved by conjugate gradients, with products of the Hessian as a matrix if there are
+few columns, else with two passes over the rows. Their preconditioner is the diagonal of the Hessian
+for columns of mean 0, so that neither the units nor the means of the columns matter.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from randsvm.algorithms import _newton
 from randsvm.algorithms.coordinates import ascend
 from randsvm.arrays import CsrMatrix, Matrix, column_sums, to_csr
 from randsvm.data.dataset import Chunk, Dataset
@@ -61,7 +63,10 @@ STRICTER = 0.7
 ROUNDING = 1e-12
 # A column counts as constant if its variance is at most this part of its mean square.
 CONSTANT = 1e-15
-# Rows with at most this many nonzeros are kept as they are read.
+# With at most so many columns and values in a row, the Hessian is computed as a matrix, unless the
+# square of the mean of a column is more than FAR times its variance.
+FEW_COLUMNS, FEW_IN_ROW, FAR = 300, 100, 1e4
+# Rows with at most this many nonzeros are kept as they are read, and more if memory allows.
 FEW_VALUES = 1 << 20
 
 
@@ -114,8 +119,12 @@ def minimise(
     if D.mapping is None and D.d >= MANY_COLUMNS and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
         parts = [to_csr(chunk.X) for shard in D.shards for chunk in D.chunks(shard)]
         X = CsrMatrix.vstack(parts).astype(np.float32, copy=False)
+    rows: Callable[[Shard], Iterable[Chunk]] = partial(_rows, D)
+    # Passes of coordinate ascent need rows rarely. A kept nonzero takes 12 bytes, a row some more.
+    if D.nnz <= FEW_VALUES or (X is None and 16 * D.nnz <= memory):
+        rows = cache(lambda shard: list(_rows(D, shard)))
     for k in range(K):
-        problem = _Problem(D, objective, C, k, moments, bias, memory)
+        problem = _Problem(D, objective, C, k, moments, bias, memory, rows)
         for number, best in enumerate(problem.reach(np.append(w[:, k], b[k]), gap, X)):
             w[:, k], b[k] = best.u[:-1], best.u[-1]
             primal[k], dual[k] = best.primal, best.dual
@@ -177,13 +186,14 @@ class _Problem:
         moments: Callable[[], np.ndarray],
         bias: bool,
         memory: float,
+        rows: Callable[[Shard], Iterable[Chunk]],
     ) -> None:
         self.D, self.objective, self.bias, self.width = D, objective, bias, WIDTH
-        self.rows: Callable[[Shard], Iterable[Chunk]] = partial(_rows, D)
-        if D.nnz <= FEW_VALUES:
-            self.rows = cache(lambda shard: list(_rows(D, shard)))
+        self.rows = rows
+        # The outer products of few values take less time than the products of a step.
+        self.is_direct = D.d <= FEW_COLUMNS and D.nnz <= FEW_IN_ROW * D.n
         # A nonzero takes 12 bytes.
-        self.keeps = 12 * D.nnz <= memory
+        self.keeps = 12 * D.nnz <= memory and not self.is_direct
         self.moments = moments
         self.y, weights = objective.binary(D.labels(), D.weights(), k)
         # A class of weight 0 has no losses. Coefficients are divided by C, so it is not 0.
@@ -213,9 +223,10 @@ class _Problem:
 
     def _ascend(self, u: np.ndarray, X: CsrMatrix) -> Iterator[_Point]:
         """Yield the best point so far: the start, and after each pass of coordinate ascent."""
-        up, down = self._slopes(self.y)
+        regression = self.objective.is_regression
+        up, down = (self.y > 0) | regression, (self.y < 0) | regression
         ridge = 1 / (2 * self.C) if self.objective.is_squared else np.zeros(len(self.y))
-        bounds = -down * self.most, up * self.most
+        bounds = -(down * self.most), up * self.most
         yield self._best_with(self._evaluate(u, given=True))
         epsilon, b = self.objective.epsilon or 0.0, float(u[-1])
         passes = ascend(X, self.y, bounds, ridge, epsilon, self.bias, b, self.beta)
@@ -253,6 +264,8 @@ class _Problem:
         variance = square - self.mean**2
         # The weight of a constant column is 0 at the optimum, as b is free.
         self.variance = np.where(variance > CONSTANT * square, variance, 1.0)
+        # Products with sums of squares of columns far from 0 are rounded too much.
+        self.is_direct &= bool((self.mean**2 <= FAR * self.variance).all())
         at, lowest, last = self._evaluate(u), inf, 0
         for number in count():
             best = self._best_with(at)
@@ -285,6 +298,7 @@ class _Problem:
         """Return the Newton step by preconditioned conjugate gradients."""
         # Without a curved row nothing bounds the step of b.
         ridge = 1e-9 * (1 + at.curvature)
+        H = self._hessian(ridge) if self.is_direct else None
         x, r = np.zeros_like(at.u), -at.gradient
         p = self._preconditioned(r, at.curvature, ridge)
         rz = float(r @ p)
@@ -292,7 +306,7 @@ class _Problem:
         for _ in range(MAX_PRODUCTS):
             if rz <= enough:
                 break
-            Hp = self._hessian_product(p, ridge)
+            Hp = self._hessian_product(p, ridge) if H is None else H @ p
             length = rz / float(p @ Hp)
             x = x + length * p
             r = r - length * Hp
@@ -351,44 +365,42 @@ class _Problem:
         smoothed += norm
         return _Point(u, norm + loss, dual, shorter, smoothed, dual - proximal, gradient, curvature)
 
-    def _slopes(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the slopes of the losses, divided by C, above epsilon and below -epsilon."""
-        if self.objective.is_regression:
-            return np.ones(len(y)), np.ones(len(y))
-        return np.maximum(y, 0.0), np.maximum(-y, 0.0)
-
     def _sums(self, shard: Shard, w: np.ndarray, b: float, given: bool) -> np.ndarray:
         """Return sums over the rows of a shard, (5 + d, 2): four numbers, then three of the rows
         with beta above 0 and of those below, then x beta of both. See `_evaluate`."""
-        squared, epsilon = self.objective.is_squared, self.objective.epsilon or 0.0
-        sums, kept = np.zeros((5 + len(w), 2)), []
+        of, sums, kept = self.objective, np.zeros((5 + len(w), 2)), []
         for chunk in self.rows(shard):
-            X, at = chunk.X, slice(chunk.start, chunk.start + len(chunk.y))
-            y, C, beta0 = self.y[at], self.C[at], self.beta0[at]
-            residual = y - (X @ w + b)
-            up, down = self._slopes(y)
-            loss = np.maximum(up * (residual - epsilon), -down * (residual + epsilon))
-            loss = np.maximum(loss, 0.0)
-            most = self.most[at]
-            sigma = 2 * C if squared else C / self.width
-            moved = beta0 + sigma * residual
-            moved -= np.clip(moved, -sigma * epsilon, sigma * epsilon)
-            beta = self.beta[at] if given else np.clip(moved, -down * most, up * most)
-            second = np.where((beta == moved) & (beta != 0), sigma, 0.0)
-            proximal = np.square(beta - beta0) / (2 * sigma)
-            smoothed = beta * residual - epsilon * np.abs(beta) - proximal
-            sums[0] += C @ (loss**2 if squared else loss), smoothed.sum()
-            sums[1] += 0.0 if squared else proximal.sum(), second.sum()
-            side = np.column_stack([np.maximum(beta, 0.0), np.minimum(beta, 0.0)])
-            size = np.abs(side).sum(axis=0)
-            sums[2:4] += size, y @ side - epsilon * size
-            sums[4] += (1 / (4 * C)) @ side**2 if squared else 0.0
-            _add_column_products(X, side, sums[5:])
-            self.beta[at], self.second[at] = beta, second
+            at = slice(chunk.start, chunk.start + len(chunk.y))
+            _newton.add_sums(
+                *_parts(chunk.X), w, b, self.y[at], self.C[at], self.most[at], self.beta0[at],
+                of.is_regression, of.is_squared, of.epsilon or 0.0, self.width, given,
+                self.beta[at], self.second[at], sums,
+            )  # fmt: skip
             if self.keeps and not given:
-                kept.append(_curved(X, second))
+                kept.append(_curved(chunk.X, self.second[at]))
         self.kept[shard.number] = kept
         return sums
+
+    def _hessian(self, ridge: float) -> np.ndarray:
+        """Return the Hessian of the smoothed problem, (d + 1, d + 1). ridge: the penalty of b +
+        <mean, w>."""
+        m = len(self.mean) + 1
+
+        def of(shard: Shard) -> np.ndarray:
+            H = np.zeros((m, m))
+            for chunk in self.rows(shard):
+                at = slice(chunk.start, chunk.start + len(chunk.y))
+                _newton.add_curvature(*_parts(chunk.X), self.second[at], H)
+            return H
+
+        emit(Progress("Newton step", 0, None, "beat"))
+        H = _total(self.D, of, np.zeros((m, m)))
+        if not self.bias:
+            H[:, -1] = 0.0
+        level = np.append(self.mean, 1.0)
+        return (
+            H + np.triu(H, 1).T + np.diag([*np.ones(m - 1), 0.0]) + ridge * np.outer(level, level)
+        )
 
     def _curved_rows(self, shard: Shard) -> Iterator[tuple[Matrix, np.ndarray]]:
         """Yield the rows of a shard with curvature and their second derivatives."""
@@ -411,6 +423,14 @@ def column_squares(X: Matrix) -> np.ndarray:
     if isinstance(X, np.ndarray):
         return np.einsum("ij,ij->j", X, X, dtype=np.float64)
     return column_sums(X.with_data(np.square(X.data)))
+
+
+def _parts(X: Matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the starts of the rows, their columns (empty if they have all) and values."""
+    if isinstance(X, np.ndarray):
+        m, d = X.shape
+        return np.arange(m + 1) * d, np.empty(0, np.int32), np.ascontiguousarray(X).ravel()
+    return X.indptr.astype(np.int64), X.indices, X.data
 
 
 def _curved(X: Matrix, second: np.ndarray) -> tuple[Matrix, np.ndarray]:

@@ -1,0 +1,31 @@
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float32] | NDArray[np.float64]
+
+def add_sums(
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    values: Values,
+    w: NDArray[np.float64],
+    b: float,
+    y: NDArray[np.float64],
+    C: NDArray[np.float64],
+    most: NDArray[np.float64],
+    beta0: NDArray[np.float64],
+    is_regression: bool,
+    is_squared: bool,
+    epsilon: float,
+    width: float,
+    given: bool,
+    beta: NDArray[np.float64],
+    second: NDArray[np.float64],
+    sums: NDArray[np.float64],
+) -> None: ...
+def add_curvature(
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    values: Values,
+    second: NDArray[np.float64],
+    H: NDArray[np.float64],
+) -> None: ...

@@ -1,0 +1,92 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: cdivision=True
+"""Sums over rows for Newton's method on a linear machine; newton.py has the formulas."""
+
+from libc.math cimport fabs
+from libc.stdint cimport int64_t
+
+ctypedef fused number:
+    float
+    double
+
+
+def add_sums(
+    const int64_t[::1] starts, const int[::1] columns, const number[::1] values,
+    const double[::1] w, double b, const double[::1] y, const double[::1] C,
+    const double[::1] most, const double[::1] beta0, bint is_regression, bint is_squared,
+    double epsilon, double width, bint given, double[::1] beta, double[::1] second,
+    double[:, ::1] sums,
+):
+    """Add the sums of some rows to `sums`, (5 + d, 2), and set their beta and second derivatives.
+
+    columns is empty if every row has every column. given: whether beta stays.
+    """
+    cdef Py_ssize_t i, j, side, begin
+    cdef bint dense = columns.shape[0] == 0
+    cdef double f, r, up, down, loss, sigma, moved, bound, found, size, proximal
+    with nogil:
+        for i in range(y.shape[0]):
+            f, begin = b, starts[i]
+            if dense:
+                for j in range(starts[i + 1] - begin):
+                    f += w[j] * values[begin + j]
+            else:
+                for j in range(begin, starts[i + 1]):
+                    f += w[columns[j]] * values[j]
+            r = y[i] - f
+            # The loss has these slopes, times C, beyond epsilon and below -epsilon.
+            up, down = is_regression or y[i] > 0, is_regression or y[i] < 0
+            loss = up * (r - epsilon) if r > epsilon else -down * (r + epsilon) if r < -epsilon else 0
+            sigma = 2 * C[i] if is_squared else C[i] / width
+            moved = beta0[i] + sigma * r
+            bound = sigma * epsilon
+            moved = moved - bound if moved > bound else moved + bound if moved < -bound else 0
+            found = up * most[i] if moved > up * most[i] else moved
+            found = -down * most[i] if found < -down * most[i] else found
+            if given:
+                found = beta[i]
+            beta[i] = found
+            second[i] = sigma if found == moved and found != 0 else 0
+            proximal = (found - beta0[i]) * (found - beta0[i]) / (2 * sigma)
+            size = fabs(found)
+            sums[0, 0] += C[i] * (loss * loss if is_squared else loss)
+            sums[0, 1] += found * r - epsilon * size - proximal
+            sums[1, 0] += 0 if is_squared else proximal
+            sums[1, 1] += second[i]
+            if found == 0:
+                continue
+            side = 0 if found > 0 else 1
+            sums[2, side] += size
+            sums[3, side] += y[i] * found - epsilon * size
+            sums[4, side] += found * found / (4 * C[i]) if is_squared else 0
+            if dense:
+                for j in range(starts[i + 1] - begin):
+                    sums[5 + j, side] += found * values[begin + j]
+            else:
+                for j in range(begin, starts[i + 1]):
+                    sums[5 + columns[j], side] += found * values[j]
+
+
+def add_curvature(
+    const int64_t[::1] starts, const int[::1] columns, const number[::1] values,
+    const double[::1] second, double[:, ::1] H,
+):
+    """Add the sum of second x x^T, with x = (row, 1), to the upper triangle of H."""
+    cdef Py_ssize_t i, j, k, row, begin, end, d = H.shape[0] - 1
+    cdef bint dense = columns.shape[0] == 0
+    cdef double x
+    with nogil:
+        for i in range(second.shape[0]):
+            if second[i] == 0:
+                continue
+            begin, end = starts[i], starts[i + 1]
+            for j in range(begin, end):
+                x, row = second[i] * values[j], j - begin if dense else columns[j]
+                if dense:
+                    for k in range(row, d):
+                        H[row, k] += x * values[begin + k]
+                else:
+                    for k in range(j, end):
+                        H[row, columns[k]] += x * values[k]
+                H[row, d] += x
+            H[d, d] += second[i]
