@@ -42,7 +42,7 @@ def started(event: Started) -> Iterable[str]:
 
 def iteration(event: Iteration) -> Iterable[str]:
     """Return the line of a round, within 80 columns."""
-    gap = "-" if math.isnan(event.gap) else f"{event.gap:.3%}"
+    gap = "-" if math.isnan(event.gap) else in_percent(event.gap)
     head = f"{event.number:4d} {event.seconds:8.2f} s"
     counts = f"|V| {_count(event.violators):>6}  |SV| {_count(event.support_vectors):>6}"
     if event.machine:
@@ -98,14 +98,14 @@ def trained(event: Trained) -> Iterable[str]:
         found = event.reduced
         yield (
             f"reduced from {found.support_vectors_before:,} support vectors (gap "
-            f"{found.full_gap:.3%}): P is of the reduced model, D of the full one"
+            f"{in_percent(found.full_gap)}): P is of the reduced model, D of the full one"
         )
         yield (
             f"f changes by {found.largest_change:.3g} at most, {found.mean_change:.3g} on "
             f"average; {found.labels_changed:,} training labels change"
         )
     if event.largest_gap is not None and not math.isnan(event.gap):
-        yield f"largest gap of one problem: {event.largest_gap:.3%}"
+        yield f"largest gap of one problem: {in_percent(event.largest_gap)}"
 
 
 def missed_gap(event: Trained) -> str | None:
@@ -232,7 +232,7 @@ def certified(event: Certified) -> Iterable[str]:
         )
     if event.largest_gap is not None:
         worst = max(event.machines, key=lambda one: (math.isnan(one.gap), one.gap))
-        yield f"largest gap of one problem: {worst.gap:.3%} ({worst.name})"
+        yield f"largest gap of one problem: {in_percent(worst.gap)} ({worst.name})"
 
 
 def explained(event: Explained) -> Iterable[str]:
@@ -283,9 +283,17 @@ def _objectives(event: Trained | Certified) -> str:
         return f"{primal}  D unknown"
     if math.isinf(gap):
         return f"{primal}  D {dual:.6g}  gap not certified: rounding is larger"
+    return f"{primal}  D {dual:.6g}  gap {in_percent(gap)} ({max(gap, 0.0):.2g})"
+
+
+# Gaps from this size on have no digits after the point.
+LARGE_GAP = 10.0
+
+
+def in_percent(gap: float) -> str:
+    """Return a gap in percent."""
     # Rounding may leave D above P by its last bit: no "-0.000%".
-    gap = max(gap, 0.0)
-    return f"{primal}  D {dual:.6g}  gap {gap:.3%} ({gap:.2g})"
+    return f"{max(gap, 0.0):.3%}" if gap < LARGE_GAP else f"{100 * gap:.3g}%"
 
 
 def _extent(one: Tried) -> str:

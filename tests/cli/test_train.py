@@ -130,6 +130,14 @@ def test_newton_steps_that_miss_their_gap_say_so_in_every_report(capsys, made, t
 # ---- what is said, and where ----------------------------------------------------------------
 
 
+def test_a_gap_of_many_digits_is_short(train, made):
+    """Rounding is larger than objectives of 1e-298."""
+    path, _, _ = made("checkerboard", 200)
+    printed = train(path, "-g", 5, "-w", 1, "1e-300").stderr
+    assert re.search(r"gap \d\.\d+e\+\d+%", printed), printed
+    assert not re.search(r"\d{12}", printed)
+
+
 def test_the_model_is_in_the_working_folder_and_stdout_is_empty(command, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "toy.svm").write_text(TEXT)
