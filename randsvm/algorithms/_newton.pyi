@@ -29,3 +29,11 @@ def add_curvature(
     second: NDArray[np.float64],
     H: NDArray[np.float64],
 ) -> None: ...
+def add_products(
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    values: Values,
+    p: NDArray[np.float64],
+    second: NDArray[np.float64],
+    sums: NDArray[np.float64],
+) -> None: ...

@@ -90,3 +90,32 @@ def add_curvature(
                         H[row, columns[k]] += x * values[k]
                 H[row, d] += x
             H[d, d] += second[i]
+
+
+def add_products(
+    const int64_t[::1] starts, const int[::1] columns, const number[::1] values,
+    const double[::1] p, const double[::1] second, double[::1] sums,
+):
+    """Add the sum of second x <x, p>, with x = (row, 1), to `sums`. p, sums : (d + 1,)"""
+    cdef Py_ssize_t i, j, begin, end, d = p.shape[0] - 1
+    cdef bint dense = columns.shape[0] == 0
+    cdef double q
+    with nogil:
+        for i in range(second.shape[0]):
+            if second[i] == 0:
+                continue
+            q, begin, end = p[d], starts[i], starts[i + 1]
+            if dense:
+                for j in range(d):
+                    q += p[j] * values[begin + j]
+            else:
+                for j in range(begin, end):
+                    q += p[columns[j]] * values[j]
+            q *= second[i]
+            sums[d] += q
+            if dense:
+                for j in range(d):
+                    sums[j] += q * values[begin + j]
+            else:
+                for j in range(begin, end):
+                    sums[columns[j]] += q * values[j]

@@ -109,8 +109,8 @@ def minimise(
     The decision functions are trained one after the other, each with at most `most` steps and
     passes. Rows with few of many columns have passes of coordinate ascent from weights of 0, and
     then Newton steps if the passes miss the gap. moments: returns `column_moments`. bias: whether b
-    is free, otherwise it is 0. memory: bytes for the rows of passes, or those with curvature, which
-    the products of a Newton step need and which are read again if D has more.
+    is free, otherwise it is 0. memory: bytes for the rows, which are read again in each
+    pass if D has more.
     """
     w, b, K = start.w.copy(), start.b.copy(), len(start.b)
     # D of coefficients of 0 is 0.
@@ -124,7 +124,7 @@ def minimise(
     if D.nnz <= FEW_VALUES or (X is None and 16 * D.nnz <= memory):
         rows = cache(lambda shard: list(_rows(D, shard)))
     for k in range(K):
-        problem = _Problem(D, objective, C, k, moments, bias, memory, rows)
+        problem = _Problem(D, objective, C, k, moments, bias, rows)
         for number, best in enumerate(problem.reach(np.append(w[:, k], b[k]), gap, X)):
             w[:, k], b[k] = best.u[:-1], best.u[-1]
             primal[k], dual[k] = best.primal, best.dual
@@ -172,9 +172,8 @@ class _Problem:
 
     mean, variance : (d,) of the columns; without b the mean counts as 0
     y, C, most, beta0, beta, second : (n,), C of each row with its weights; most: bounds of |beta|;
-    second: the second derivatives of the smoothed losses. best: see `_best_with`. keeps: whether
-    the rows with curvature stay in memory. kept: these rows of each shard, see `_curved`; empty:
-    they are read again. dual_beta : (n,), feasible coefficients of the highest D so far.
+    second: the second derivatives of the smoothed losses. best: see `_best_with`.
+    dual_beta : (n,), feasible coefficients of the highest D so far
     """
 
     def __init__(
@@ -185,15 +184,12 @@ class _Problem:
         k: int,
         moments: Callable[[], np.ndarray],
         bias: bool,
-        memory: float,
         rows: Callable[[Shard], Iterable[Chunk]],
     ) -> None:
         self.D, self.objective, self.bias, self.width = D, objective, bias, WIDTH
         self.rows = rows
         # The outer products of few values take less time than the products of a step.
         self.is_direct = D.d <= FEW_COLUMNS and D.nnz <= FEW_IN_ROW * D.n
-        # A nonzero takes 12 bytes.
-        self.keeps = 12 * D.nnz <= memory and not self.is_direct
         self.moments = moments
         self.y, weights = objective.binary(D.labels(), D.weights(), k)
         # A class of weight 0 has no losses. Coefficients are divided by C, so it is not 0.
@@ -204,7 +200,6 @@ class _Problem:
         nothing = np.zeros(D.d + 1)
         self.best = _Point(nothing, inf, -inf, np.ones(2), inf, -inf, nothing, 0.0)
         self.passes = 0
-        self.kept: dict[int, list[tuple[Matrix, np.ndarray]]] = {}
 
     def reach(self, u: np.ndarray, gap: float, X: CsrMatrix | None) -> Iterator[_Point]:
         """Yield the best point so far: the start, and after each pass and Newton step.
@@ -328,19 +323,18 @@ class _Problem:
 
         ridge: the penalty of b + <mean, w>
         """
-        w, b = p[:-1], p[-1]
 
         def of(shard: Shard) -> np.ndarray:
             sums = np.zeros(len(p))
-            for X, second in self.kept[shard.number] or self._curved_rows(shard):
-                q = second * (X @ w + b)
-                _add_column_products(X, q, sums[:-1])
-                sums[-1] += q.sum() * self.bias
+            for chunk in self.rows(shard):
+                at = slice(chunk.start, chunk.start + len(chunk.y))
+                _newton.add_products(*_parts(chunk.X), p, self.second[at], sums)
+            sums[-1] *= self.bias
             return sums
 
         emit(Progress("Newton step", 0, None, "beat"))
-        level = ridge * float(b + self.mean @ w)
-        return _total(self.D, of, np.append(w + level * self.mean, level))
+        level = ridge * float(p[-1] + self.mean @ p[:-1])
+        return _total(self.D, of, np.append(p[:-1] + level * self.mean, level))
 
     def _evaluate(self, u: np.ndarray, given: bool = False) -> _Point:
         """Return the point u, and keep the coefficients and second derivatives there.
@@ -368,7 +362,7 @@ class _Problem:
     def _sums(self, shard: Shard, w: np.ndarray, b: float, given: bool) -> np.ndarray:
         """Return sums over the rows of a shard, (5 + d, 2): four numbers, then three of the rows
         with beta above 0 and of those below, then x beta of both. See `_evaluate`."""
-        of, sums, kept = self.objective, np.zeros((5 + len(w), 2)), []
+        of, sums = self.objective, np.zeros((5 + len(w), 2))
         for chunk in self.rows(shard):
             at = slice(chunk.start, chunk.start + len(chunk.y))
             _newton.add_sums(
@@ -376,9 +370,6 @@ class _Problem:
                 of.is_regression, of.is_squared, of.epsilon or 0.0, self.width, given,
                 self.beta[at], self.second[at], sums,
             )  # fmt: skip
-            if self.keeps and not given:
-                kept.append(_curved(chunk.X, self.second[at]))
-        self.kept[shard.number] = kept
         return sums
 
     def _hessian(self, ridge: float) -> np.ndarray:
@@ -401,11 +392,6 @@ class _Problem:
         return (
             H + np.triu(H, 1).T + np.diag([*np.ones(m - 1), 0.0]) + ridge * np.outer(level, level)
         )
-
-    def _curved_rows(self, shard: Shard) -> Iterator[tuple[Matrix, np.ndarray]]:
-        """Yield the rows of a shard with curvature and their second derivatives."""
-        for chunk in self.rows(shard):
-            yield _curved(chunk.X, self.second[chunk.start : chunk.start + len(chunk.y)])
 
 
 def _rows(D: Dataset, shard: Shard) -> Iterator[Chunk]:
@@ -431,22 +417,6 @@ def _parts(X: Matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         m, d = X.shape
         return np.arange(m + 1) * d, np.empty(0, np.int32), np.ascontiguousarray(X).ravel()
     return X.indptr.astype(np.int64), X.indices, X.data
-
-
-def _curved(X: Matrix, second: np.ndarray) -> tuple[Matrix, np.ndarray]:
-    """Return the rows with a second derivative above 0, and these, or all rows if most have one:
-    to copy them takes longer than the products with the others."""
-    curved = np.flatnonzero(second)
-    few = len(curved) < len(second) / 4
-    return (X[curved], second[curved]) if few else (X, second)
-
-
-def _add_column_products(X: Matrix, q: np.ndarray, out: np.ndarray) -> None:
-    """Add X^T q to `out`, (d,) or (d, 2)."""
-    if isinstance(X, np.ndarray):
-        out += X.T @ q
-    else:
-        X.column_products(q, out)
 
 
 def _total(D: Dataset, sums: Callable[[Shard], np.ndarray], total: np.ndarray) -> np.ndarray:
