@@ -611,7 +611,7 @@ def test_the_offset_is_that_of_scikit_learn():
     np.testing.assert_allclose(ours.offset_, theirs.offset_, rtol=0.02)
 
 
-@pytest.mark.parametrize("source", ["table", "reader", "relation", "polars", "pandas"])
+@pytest.mark.parametrize("source", ["table", "reader", "relation", "polars", "lazy", "pandas"])
 def test_rows_with_the_interface_of_arrow_are_those_of_the_array(source):
     pa = pytest.importorskip("pyarrow")
     X, y = make_blobs(200, 3, centers=2, cluster_std=4, random_state=0)
@@ -622,8 +622,9 @@ def test_rows_with_the_interface_of_arrow_are_those_of_the_array(source):
         if source == "relation":
             connection = pytest.importorskip("duckdb").connect()
             return connection.register("rows", frame).sql("SELECT * FROM rows")
-        if source == "polars":
-            return pytest.importorskip("polars").from_arrow(table)
+        if source in ("polars", "lazy"):
+            rows = pytest.importorskip("polars").from_arrow(table)
+            return rows.lazy() if source == "lazy" else rows
         arrow = frame.convert_dtypes(dtype_backend="pyarrow")
         return {"table": table, "reader": table.to_reader(50), "pandas": arrow}[source]
 

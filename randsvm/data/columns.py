@@ -57,7 +57,7 @@ class Frame(str):
 
     def __new__(cls, rows: Any, name: str = "<data frame>") -> Frame:
         frame = super().__new__(cls, name)
-        frame.rows = rows
+        frame.rows = LazyRows(rows) if is_lazy(rows) else rows
         return frame
 
     def opened(self) -> AbstractContextManager[Any]:
@@ -67,7 +67,45 @@ class Frame(str):
 
 def is_frame(rows: object) -> bool:
     """Return whether rows have named columns of different types that pyarrow can read."""
-    return hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "iloc")
+    return hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "iloc") or is_lazy(rows)
+
+
+def is_lazy(rows: object) -> bool:
+    """Return whether rows are a LazyFrame of polars, or a similar plan of a frame."""
+    return hasattr(rows, "collect_schema") and not hasattr(rows, "__arrow_c_stream__")
+
+
+def as_table(rows: Any) -> Any:
+    """Return rows; as a table of pyarrow if they are a LazyFrame or a stream, such as a reader of
+    pyarrow or a relation of DuckDB."""
+    rows = LazyRows(rows) if is_lazy(rows) else rows
+    if hasattr(rows, "__arrow_c_stream__") and not hasattr(rows, "__array__"):
+        import pyarrow
+
+        return pyarrow.table(rows)
+    return rows
+
+
+class LazyRows:
+    """The rows of a LazyFrame with Arrow's interface of streams."""
+
+    def __init__(self, plan: Any) -> None:
+        self.plan = plan
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the stream of the rows, batch by batch where polars can."""
+        import pyarrow
+
+        schema = self.plan.head(0).collect().to_arrow().schema
+
+        def batches() -> Iterator[Any]:
+            # polars 1.34 or newer
+            streams = hasattr(self.plan, "collect_batches")
+            for frame in self.plan.collect_batches() if streams else [self.plan.collect()]:
+                yield from frame.to_arrow().cast(schema).to_batches()
+
+        reader = pyarrow.RecordBatchReader.from_batches(schema, batches())
+        return reader.__arrow_c_stream__(requested_schema)
 
 
 @record

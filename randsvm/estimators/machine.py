@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from randsvm import api
+from randsvm.data.columns import as_table
 from randsvm.data.in_memory import Arrays, label_texts
 from randsvm.errors import ModelError, ParameterError
 from randsvm.estimators.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
@@ -180,15 +181,6 @@ def recorded_options(model: Model) -> dict[str, Any]:
 
 
 AnySVM = TypeVar("AnySVM", bound="BaseSVM")
-
-
-def as_table(X: Any) -> Any:
-    """Return rows; a stream, such as a reader of pyarrow or a relation of DuckDB, as a table."""
-    if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
-        import pyarrow
-
-        return pyarrow.table(X)
-    return X
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data.chunks import RawChunk
-from randsvm.data.columns import is_frame
+from randsvm.data.columns import as_table, is_frame
 from randsvm.data.in_memory import chunks_of, is_sparse_of_scipy, to_matrix, with_row_numbers
 from randsvm.data.labels import label_values
 from randsvm.errors import ContentError, ModelError
@@ -244,6 +244,7 @@ def of_blocks(
         rows = model.rows(chunk.indptr, chunk.indices, chunk.values)
         return result(model.decision(rows, labels_only))
 
+    X = as_table(X)
     columns = None if model.columns is None or not is_frame(X) else model.columns
     if columns is not None and not hasattr(X, "iloc"):
         import pyarrow

@@ -141,11 +141,25 @@ def polars_frame(frame):
     return pytest.importorskip("polars").from_arrow(pa.Table.from_pandas(frame))
 
 
+def lazy_frame(frame):
+    return polars_frame(frame).lazy()
+
+
+def unstreamed(frame):
+    """Return a lazy frame of a polars that has no batches."""
+    plan = lazy_frame(frame)
+
+    class Plan:
+        collect_schema, collect, head = plan.collect_schema, plan.collect, plan.head
+
+    return Plan()
+
+
 def arrow_types(frame):
     return frame.convert_dtypes(dtype_backend="pyarrow")
 
 
-ARROW = [pa.Table.from_pandas, ArrowStream, reader, relation, polars_frame]
+ARROW = [pa.Table.from_pandas, ArrowStream, reader, relation, polars_frame, lazy_frame, unstreamed]
 
 
 @pytest.mark.parametrize("made", [pd.DataFrame, arrow_types, *ARROW])
