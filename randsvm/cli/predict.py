@@ -24,7 +24,7 @@ DATA = Option(
     "Compare the predictions of the rows of this file.",
 )
 # Options of PredictParams that say how the columns of a table are read.
-TABLE_OPTIONS = ("format", "no_header", "delimiter")
+TABLE_OPTIONS = ("format", "no_header", "delimiter", "sql")
 
 
 @click.group(
@@ -80,11 +80,12 @@ def _reported(function: Callable[..., None]) -> Callable[..., None]:
     def command(report: str, quiet: bool, **given: Any) -> None:
         from randsvm.cli.report import Report
 
-        if given.get("sql") is not None:
+        named = {role: name for name, role in ROLES.items() if given.get(name) is not None}
+        if given.get("sql") is not None and "data" in named:
             from randsvm.data.database import Query
 
-            given["test_file"] = Query(given["test_file"], given["sql"])
-        files = {role: given[name] for name, role in ROLES.items() if given.get(name) is not None}
+            given[named["data"]] = Query(given[named["data"]], given["sql"])
+        files = {role: given[name] for role, name in named.items()}
         if files.get("data") == files["model"] == STANDARD:
             raise ParameterError("standard input is both the data and MODEL_FILE")
         with Report(COMMAND, files, {"report": report, "quiet": quiet}) as watch:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsvm import files
 from randsvm.arrays import (
     CsrMatrix,
     Matrix,
@@ -44,7 +43,7 @@ from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import ModelRows
 from randsvm.models.model_text import check_is_not_model, load
-from randsvm.models.row_files import RowFiles, csr_rows
+from randsvm.models.row_files import RowFiles, csr_rows, sources
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import changed_flags, command_line, option_fields
 from randsvm.parameters.run import CertifyParams, Resources
@@ -113,7 +112,7 @@ def certify(
     """
     began = time.perf_counter()
     params, resources = params or CertifyParams(), resources or Resources()
-    paths, model = files.inputs(data), os.fspath(model)
+    paths, model = sources(data, params.sql), os.fspath(model)
     check_is_not_model(paths, "TRAIN_FILE MODEL_FILE")
     loaded = load(model)
     if not isinstance(loaded, KernelModel):
@@ -126,7 +125,7 @@ def certify(
         used: dict[str, Any] = {
             f.name: f.default for f, _ in option_fields(params) if f.name in judge.options
         }
-        for flag in changed_flags(replace(params, require_gap=None, **used)):
+        for flag in changed_flags(replace(params, require_gap=None, sql=None, **used)):
             emit(Notice(f"{flag} has no effect with this model"))
         if (weights := recorded.get("row_weights")) and params.row_weights is None:
             emit(Notice(f"the training had --row-weights {shlex.quote(weights)}: give it as there"))

@@ -30,7 +30,7 @@ from randsvm.models.model import Model
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.normal_form import NormalForm, normal_form
 from randsvm.models.onnx_graph import onnx_graph
-from randsvm.models.row_files import RowFiles
+from randsvm.models.row_files import RowFiles, sources
 from randsvm.parameters.option import Delimiter, read_value
 from randsvm.parameters.run import EXPORT_FORMATS
 
@@ -53,6 +53,7 @@ def export(
     data_format: str | None = None,
     no_header: bool = False,
     delimiter: str | None = None,
+    sql: str | None = None,
     watch: Watch = silent,
 ) -> Exported:
     """Write a model as C99 source or as an ONNX graph, and compare its predictions.
@@ -75,6 +76,8 @@ def export(
     delimiter : str, optional
         Character between the fields of a CSV or TSV file, "tab" or "auto"; by default that of the
         training.
+    sql : str, optional
+        A query, whose rows are compared; `data` is the URL of the database.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
 
@@ -103,11 +106,11 @@ def export(
     if format not in EXPORT_FORMATS:
         raise ParameterError(f"expected a format {' or '.join(EXPORT_FORMATS)}, found {format!r}")
     model, output = os.fspath(model), os.fspath(output)
-    if data is None and (data_format or no_header or delimiter):
-        which = "--format, --no-header and --delimiter"
+    if data is None and (data_format or no_header or delimiter or sql):
+        which = "--format, --no-header, --delimiter and --sql"
         raise ParameterError(f"{which} are for the rows of --data: add --data")
     delimiter = read_value("delimiter", Delimiter(), delimiter)
-    paths = None if data is None else files.inputs(data)
+    paths = None if data is None else sources(data, sql, data_format)
     files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
     check_is_not_model(paths or (), "c|onnx MODEL_FILE OUTPUT_FILE --data TEST_FILE")
     kind, is_one, make, find_predictor = FORMATS[format]

@@ -34,7 +34,7 @@ from randsvm.models.decisions import class_scores
 from randsvm.models.metrics import ClassCounts, CoverageCounts, RegressionErrors
 from randsvm.models.model import Model
 from randsvm.models.model_text import check_is_not_model, load
-from randsvm.models.row_files import RowFiles, csr_rows
+from randsvm.models.row_files import RowFiles, csr_rows, sources
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import require
 from randsvm.parameters.run import PredictParams, Resources
@@ -95,12 +95,7 @@ def predict(
     params = params or PredictParams()
     require((output is None) == (params.into is not None), "give one of OUTPUT_FILE and --into")
     model, output = os.fspath(model), None if output is None else os.fspath(output)
-    if params.sql is None:
-        paths = files.inputs(data)
-    else:
-        from randsvm.data.database import Query
-
-        paths = (Query(data, params.sql),)
+    paths = sources(data, params.sql, params.format)
     inputs = {"TEST_FILE": paths, "MODEL_FILE": model, "--row-weights": params.row_weights}
     files.check_distinct({"OUTPUT_FILE": output}, inputs)
     check_is_not_model(paths, "TEST_FILE MODEL_FILE OUTPUT_FILE")

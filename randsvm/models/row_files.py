@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,6 +23,19 @@ from randsvm.events import Notice, Watch, emit, silent
 from randsvm.models.model import Model
 from randsvm.parameters.option import AUTO, require
 from randsvm.parameters.run import FORMATS
+
+
+def sources(data: Any, sql: str | None, format_: str | None = None) -> tuple[str, ...]:
+    """Return the names of files, or the query of a database as the only one.
+
+    Raises ParameterError for a query with a format of files, and as `files.inputs` and Query do.
+    """
+    if sql is None:
+        return files.inputs(data)
+    from randsvm.data.database import Query
+
+    require(format_ is None, "give one of --sql and --format, not both")
+    return (Query(data, sql),)
 
 
 class RowFiles:

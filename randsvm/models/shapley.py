@@ -41,7 +41,7 @@ from randsvm.errors import ModelError
 from randsvm.events import Explained, Progress, Watch, emit, listening, silent
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model_text import check_is_not_model, load
-from randsvm.models.row_files import RowFiles, csr_rows
+from randsvm.models.row_files import RowFiles, csr_rows, sources
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import Delimiter, read_value
 from randsvm.parameters.run import Resources
@@ -57,6 +57,7 @@ def explain(
     keep: str | None = None,
     no_header: bool = False,
     delimiter: str | None = None,
+    sql: str | None = None,
     watch: Watch = silent,
 ) -> Explained:
     """Write the exact Shapley values of rows for a model with the RBF kernel.
@@ -83,6 +84,8 @@ def explain(
     delimiter : str, optional
         Character between the fields of a CSV or TSV file, "tab" or "auto"; by default that of the
         training.
+    sql : str, optional
+        A query, whose rows are explained; `data` is the URL of the database.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
 
@@ -110,7 +113,7 @@ def explain(
     Methods", arXiv 2505.16516, 2025.
     """
     began = time.perf_counter()
-    paths, model, output = files.inputs(data), os.fspath(model), os.fspath(output)
+    paths, model, output = sources(data, sql, format), os.fspath(model), os.fspath(output)
     files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
     check_is_not_model(paths, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     with listening(watch):

@@ -24,6 +24,7 @@ from randsvm.parameters.option import (
     Grid,
     Kind,
     Number,
+    Option,
     Options,
     Parameters,
     Path,
@@ -468,6 +469,16 @@ class Resources(Options):
 EXPORT_FORMATS = ("c", "onnx")
 
 
+# Commands that read the rows of a model name a file, or with --data it is an option.
+SQL = Option(
+    ("--sql",),
+    "Query whose rows are read; in place of their file is the URL of the database, "
+    "duckdb:///FILE, sqlite:///FILE or postgresql://USER@HOST/NAME.",
+    Kind(),
+    TABLE,
+)
+
+
 @record
 class PredictParams(Options):
     """Options of predictions."""
@@ -529,14 +540,7 @@ class PredictParams(Options):
         group=TABLE,
         brief="svmlight, csv, tsv or parquet.",
     )
-    sql: str | None = option(
-        None,
-        Kind(),
-        "--sql",
-        help="Query whose rows are predicted; TEST_FILE is the URL of the database, "
-        "duckdb:///FILE, sqlite:///FILE or postgresql://USER@HOST/NAME.",
-        group=TABLE,
-    )
+    sql: str | None = shared_option(None, SQL)
     into: str | None = option(
         None,
         Kind(),
@@ -599,7 +603,6 @@ class PredictParams(Options):
             self.into is None or self.keep is not None,
             "--into needs --keep, the columns that say which row a prediction is of",
         )
-        require(self.sql is None or self.format is None, "give one of --sql and --format, not both")
 
 
 @record
@@ -655,6 +658,7 @@ class CertifyParams(Options):
         "the rows. C of a row is C times its weight.",
         brief="File of weights, one number a line for each row.",
     )
+    sql: str | None = shared_option(None, SQL)
 
     def of(self, recorded: Mapping[str, Any]) -> CertifyParams:
         """Return the problem with what is not given from the options that a model records."""

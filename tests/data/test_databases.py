@@ -259,6 +259,41 @@ def test_a_server_keeps_its_rows_after_a_query_that_deletes_them(server):
     assert found.model.metadata.n == 50
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_commands_read_queries(tmp_path, database, kind, command):
+    frame = census(300)
+    url = database(kind, people=frame)
+    frame.to_parquet(tmp_path / "people.parquet")
+    model, sql = tmp_path / "m", ["--sql", "SELECT * FROM people"]
+    randsvm.train(tmp_path / "people.parquet", model, scale="minmax", **SVM)
+    outputs = []
+    for name, data, given in (("file", tmp_path / "people.parquet", []), ("query", url, sql)):
+        found = [
+            command("predict", "certify", "--report", "json", *given, data, model),
+            command("predict", "explain", "--report", "json", *given, data, model, tmp_path / name),
+            command(
+                "predict",
+                "export",
+                "c",
+                "--report",
+                "json",
+                *given,
+                "--data",
+                data,
+                model,
+                tmp_path / "c",
+            ),
+        ]
+        numbers = [
+            [json.loads(one.stdout)[field] for field in fields]
+            for one, fields in zip(
+                found, (("primal", "dual", "gap"), ("rows",), ("rows",)), strict=True
+            )
+        ]
+        outputs.append((numbers, (tmp_path / name).read_text()))
+    assert outputs[0] == outputs[1]
+
+
 # ---- servers ------------------------------------------------------------------------------------
 
 
