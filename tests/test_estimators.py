@@ -13,11 +13,12 @@ from learning import board
 from libsvm import svmutil
 from scipy import sparse
 from scipy.optimize import minimize
-from sklearn import datasets, svm
+from sklearn import config_context, datasets, svm
 from sklearn.base import clone, is_regressor
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import SGDClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import randsvm
@@ -596,6 +597,63 @@ def test_skops_writes_and_reads_estimators(kind):
     data = io.dumps(machine)
     again = io.loads(data, trusted=io.get_untrusted_types(data=data))
     np.testing.assert_array_equal(again.predict(X), machine.predict(X))
+
+
+@pytest.mark.parametrize("interface", ["spmatrix", "sparray"])
+@pytest.mark.parametrize("layout", [sparse.csr_matrix, sparse.csr_array])
+def test_sparse_attributes_have_the_interface_that_is_configured(tmp_path, layout, interface):
+    X, _ = small(60)
+    y = X[:, 0] > X[:, 1]
+    X[X < 0.3] = 0
+    try:
+        configured = config_context(sparse_interface=interface)
+    except TypeError:
+        pytest.skip("scikit-learn 1.9 brought the option sparse_interface")
+    with configured:
+        ours, theirs = (kind(kernel="linear").fit(layout(X), y) for kind in (SVC, svm.SVC))
+        ours.save(tmp_path / "m")
+        again = SVC.from_model(tmp_path / "m")
+        for name in ("support_vectors_", "dual_coef_", "coef_"):
+            assert type(getattr(ours, name)) is type(getattr(theirs, name))
+            found = getattr(again, name)
+            assert not sparse.issparse(found) or type(found) is type(getattr(theirs, name))
+
+
+@pytest.mark.parametrize("kind", [SVC, OneClassSVM, LinearSVR])
+def test_arrays_of_other_namespaces_are_taken_as_arrays_of_numpy_or_refused(kind):
+    strict = pytest.importorskip("array_api_strict")
+    X, y = small(60)
+    other = strict.asarray(X), strict.asarray(y)
+    machine = kind().fit(*other)
+    np.testing.assert_array_equal(machine.predict(other[0]), kind().fit(X, y).predict(X))
+    with config_context(array_api_dispatch=True):
+        message = r"^X: expected an array of numpy, found one of array_api_strict: give numpy.as"
+        for call in (lambda: machine.predict(other[0]), lambda: kind().fit(*other)):
+            with pytest.raises(TypeError, match=message):
+                call()
+        if kind is not OneClassSVM:
+            with pytest.raises(TypeError, match=r"^y: expected an array of numpy"):
+                kind().fit(X, other[1])
+        np.testing.assert_array_equal(kind().fit(X, y).predict(X), machine.predict(X))
+
+
+def test_weights_are_routed_and_names_of_features_are_kept():
+    X, y = small(100)
+    frame = pandas.DataFrame(X, columns=["a", "b"])
+    weight = np.where(np.arange(100) % 2, 1.0, 0.0)
+    with config_context(enable_metadata_routing=True):
+        machine = SVC().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        search = GridSearchCV(machine, {"C": [1.0]}, cv=2).fit(frame, y, sample_weight=weight)
+        LinearSVC().set_partial_fit_request(sample_weight=True, classes=True)
+    assert list(search.best_estimator_.feature_names_in_) == ["a", "b"]
+    assert (search.best_estimator_.support_ % 2 == 1).all()
+    plain = SVC().fit(frame, y)
+    assert (plain.support_ % 2 == 0).any()
+
+
+def test_a_notebook_shows_the_parameters():
+    page = SVC(C=3, gap=0.5)._repr_html_()
+    assert page.count('class="user-set"') == 2 and "gap" in page
 
 
 def test_c_of_a_model_follows_from_its_lambda(tmp_path):

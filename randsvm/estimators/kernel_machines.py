@@ -26,6 +26,7 @@ from randsvm.estimators.machine import (
     TRAINING_ATTRIBUTES,
     BaseSVM,
     Classifier,
+    as_configured,
     checked_weights,
     documented,
 )
@@ -172,8 +173,8 @@ class KernelMachine(BaseSVM):
         if classes > 2:
             pairs = decisions.pairs_of_classes(classes)[codes[order]]
             dual = np.take_along_axis(dual, pairs, axis=1)
-        self.support_vectors_ = vectors[order] if vectors.shape[0] else vectors
-        self.dual_coef_ = sparse.csr_matrix(dual.T) if self._sparse else dual.T
+        self.support_vectors_ = as_configured(vectors[order] if vectors.shape[0] else vectors)
+        self.dual_coef_ = as_configured(sparse.csr_matrix(dual.T) if self._sparse else dual.T)
         if classes:
             self.n_support_ = np.bincount(codes, minlength=classes).astype(np.int32)
         return order
@@ -201,7 +202,7 @@ class KernelMachine(BaseSVM):
             raise AttributeError("coef_ is only available when using a linear kernel")
         model: Any = self.model_.model
         w = self._feature_weights(model.Z.column_products(model.coefficients))
-        w = w if self._sparse else w.toarray()
+        w = as_configured(w if self._sparse else w.toarray())
         (w.data if self._sparse else w).flags.writeable = False
         return w
 

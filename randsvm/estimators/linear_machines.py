@@ -18,6 +18,7 @@ from randsvm.estimators.machine import (
     TRAINING_ATTRIBUTES,
     BaseSVM,
     Classifier,
+    as_configured,
     documented,
 )
 from randsvm.events import Epoch
@@ -101,7 +102,8 @@ class LinearMachine(BaseSVM):
         weights = self._feature_weights(model.w)
         # As scikit-learn's, coef_ of fit is an array also for sparse rows.
         few = len(model.features) < SPARSE * self.n_features_in_
-        return weights if few and self.model_.outcome is None else weights.toarray()
+        is_sparse = few and self.model_.outcome is None
+        return as_configured(weights) if is_sparse else weights.toarray()
 
 
 @documented("sklearn.svm.LinearSVC", f"classes_ class_weight_ {LINEAR_ATTRIBUTES}")

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from scipy import sparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state, compute_class_weight
@@ -180,6 +181,27 @@ def recorded_options(model: Model) -> dict[str, Any]:
     return found | {"C": model.metadata.C} if "lambda_" in found else found
 
 
+def as_configured(matrix: Any) -> Any:
+    """Return a matrix; if it is sparse, as scikit-learn's option sparse_interface has it."""
+    if not sparse.issparse(matrix):
+        return matrix
+    # Before scikit-learn 1.9 there was no such option.
+    is_array = get_config().get("sparse_interface") == "sparray"
+    return (sparse.csr_array if is_array else sparse.csr_matrix)(matrix)
+
+
+def check_namespace(**given: Any) -> None:
+    """Raise TypeError for arrays that scikit-learn would hand on in their own namespace."""
+    for name, array in given.items():
+        is_other = hasattr(array, "__array_namespace__") and not isinstance(array, np.ndarray)
+        if is_other and get_config()["array_api_dispatch"]:
+            kind = type(array).__module__.partition(".")[0]
+            raise TypeError(
+                f"{name}: expected an array of numpy, found one of {kind}: give "
+                f"numpy.asarray({name}), or set array_api_dispatch=False"
+            )
+
+
 AnySVM = TypeVar("AnySVM", bound="BaseSVM")
 
 
@@ -290,6 +312,7 @@ class BaseSVM(CallbackSupportMixin, BaseEstimator):
 
         X becomes an array or a CSR matrix, float32 or float64.
         """
+        check_namespace(X=X, **given)
         X, dtype = as_table(X), [np.float64, np.float32]
         return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset, **given)
 
