@@ -1,9 +1,11 @@
 """The estimators: scikit-learn's own checks, its tools around them, and LIBSVM as the truth."""
 
 import os
+import pickle
 import re
 from unittest import mock
 
+import joblib
 import numpy as np
 import oracle
 import pandas
@@ -597,6 +599,17 @@ def test_skops_writes_and_reads_estimators(kind):
     data = io.dumps(machine)
     again = io.loads(data, trusted=io.get_untrusted_types(data=data))
     np.testing.assert_array_equal(again.predict(X), machine.predict(X))
+
+
+@pytest.mark.parametrize("machine", CHECKED, ids=repr)
+def test_joblib_and_pickle_write_and_read_estimators(tmp_path, machine):
+    X, y = small(60)
+    fitted = clone(machine).fit(X, y)
+    joblib.dump(fitted, tmp_path / "j")
+    for again in (joblib.load(tmp_path / "j"), pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+        assert again.get_params() == fitted.get_params()
+        assert again.gap_ == fitted.gap_
 
 
 @pytest.mark.parametrize("interface", ["spmatrix", "sparray"])
