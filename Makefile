@@ -10,7 +10,7 @@ SOURCES := pyproject.toml $(MODULES) $(wildcard randsvm/*.h randsvm/*/*.pxi rand
 COMPILED := $(subst /,.,$(basename $(MODULES)))
 
 .PHONY: help wheel pythons demo test lint fuzz mutants docs peers data-real fetched compiled bench bench-quick compare \
-  results options recording data clean
+  results options man recording data clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -126,6 +126,9 @@ results: .venv/plot  ## tables and pictures of the pages, from what make bench m
 
 options: .venv/ready  ## the list of all options in docs/command-line.md
 	$(BIN)/python scripts/command_line_page.py
+
+man: .venv/ready  ## man pages of the programs and their commands in build/man/man1/
+	$(BIN)/python scripts/man_pages.py build/man/man1
 
 recording: .venv/ready  ## the recording of a terminal in the tutorial
 	@mkdir -p $(WORK)

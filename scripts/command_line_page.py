@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -18,27 +19,36 @@ from randsvm.cli.train import train
 
 PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
 MARK = "<!-- made by scripts/command_line_page.py -->\n"
-PROGRAMS = {"randsvm-train": (train, True), "randsvm-predict": (predict, True)}
+# The group of commands of each program, and its option for all of the help.
+PROGRAMS = {
+    "randsvm-train": (train, "--help-all"),
+    "randsvm-predict": (predict, "--help-all"),
+    "randsvm-plot": (plot, "--help"),
+}
+
+
+def help_of(group: click.Group, program: str, *words: str) -> str:
+    """Return the help that these words print."""
+    text = CliRunner().invoke(group, words, prog_name=program, terminal_width=80).output
+    return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE).strip()
+
+
+def helps() -> Iterator[tuple[str, str, str]]:
+    """Yield the words of each command, what it does in a few words, and its help."""
+    for program, (group, flag) in PROGRAMS.items():
+        for name, command in group.commands.items():
+            about = command.get_short_help_str(100).rstrip(".")
+            yield f"{program} {command.name}", about, help_of(group, program, name, flag)
+    words = [sys.executable, "-m", "randsvm.check", "--help"]
+    width = {**os.environ, "COLUMNS": "82"}  # argparse leaves two columns free
+    checker = subprocess.run(words, env=width, check=True, capture_output=True, text=True)
+    yield "randsvm-check", "Verify the certificate of a model", checker.stdout.strip()
 
 
 def filled(page: str) -> str:
     """Return the page with the help of today's commands after the mark."""
-    parts = []
-    for program, (group, flag) in {**PROGRAMS, "randsvm-plot": (plot, False)}.items():
-        for name, command in group.commands.items():
-            words = [name, "--help-all" if flag else "--help"]
-            text = CliRunner().invoke(group, words, prog_name=program, terminal_width=80).output
-            text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
-            parts.append(section(f"{program} {command.name}", text))
-    words = [sys.executable, "-m", "randsvm.check", "--help"]
-    width = {**os.environ, "COLUMNS": "82"}  # argparse leaves two columns free
-    checker = subprocess.run(words, env=width, check=True, capture_output=True, text=True)
-    parts.append(section("randsvm-check", checker.stdout))
+    parts = [f"## {words}\n\n```text\n{text}\n```\n" for words, _, text in helps()]
     return page.partition(MARK)[0] + MARK + "\n" + "\n".join(parts)
-
-
-def section(title: str, text: str) -> str:
-    return f"## {title}\n\n```text\n{text.strip()}\n```\n"
 
 
 def main() -> None:

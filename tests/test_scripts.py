@@ -2,6 +2,7 @@
 and the page of results."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -196,3 +197,17 @@ def test_the_page_of_the_command_line_has_the_help_of_today(script):
     page = script("command_line_page")
     text = page.PAGE.read_text()
     assert text == page.filled(text), "run: .venv/bin/python scripts/command_line_page.py"
+
+
+def test_every_command_has_a_page_of_the_manual(script, tmp_path):
+    pages = script("man_pages").pages()
+    assert len(pages) == 3 + script("command_line_page").filled("").count("## randsvm-")
+    groff = shutil.which("groff")
+    for name, text in pages.items():
+        assert text.startswith(f'.TH "{name[:-2].upper()}" 1 ')
+        (tmp_path / name).write_text(text)
+        if groff is not None:
+            words = [groff, "-man", "-Tascii", "-ww", tmp_path / name]
+            done = subprocess.run(words, capture_output=True, text=True, check=True)
+            assert done.stderr == ""
+            assert "--help" in done.stdout

@@ -2,8 +2,8 @@
 
     python scripts/benchmarks/frames.py [ROWS]
 
-Each training is a process of its own. Its memory is the highest resident memory during the
-training, less that before it, when the rows are as the library holds them.
+Each training is a process of its own. The table has its resident memory before the training, when
+the rows are as the library holds them, and the highest during the training.
 """
 
 import re
@@ -64,7 +64,7 @@ def status(name: str) -> float:
 
 
 def measure(kind: str, work: str, path: str) -> None:
-    """Train, and print the MB that it takes."""
+    """Train, and print the MB before and at most."""
     import randsvm
 
     names = [f"x{j}" for j in range(COLUMNS)]
@@ -78,7 +78,7 @@ def measure(kind: str, work: str, path: str) -> None:
     else:
         how: dict[str, Any] = {"algorithm": "sgd", "epochs": 1, "memory": "128M"}
         randsvm.train(rows, label_column="y", **how)
-    print(f"{status('VmHWM') - before:,.0f}")
+    print(f"{before:,.0f} to {status('VmHWM'):,.0f}")
 
 
 def main(rows: int) -> None:
