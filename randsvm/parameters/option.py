@@ -10,8 +10,9 @@ import numbers
 import operator
 import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import Field, field, fields
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from randsvm.errors import ParameterError
@@ -401,6 +402,9 @@ class Options:
 
     def __post_init__(self) -> None:
         for f, spec in option_fields(self):
+            # A default needs no check: a fit of few rows makes some twenty groups of options.
+            if getattr(self, f.name) is f.default:
+                continue
             value = read_value(f.name, spec.kind, getattr(self, f.name))
             # Only a search takes AUTO, which `read_value` returns.
             problem = "" if value is None else spec.kind.problem(value)
@@ -440,9 +444,14 @@ def grid_values(spec: Option, several: tuple[float, ...] | str) -> tuple[float, 
 
 def option_fields(
     parameters: Options | type[Options],
-) -> Iterator[tuple[Field[Any], Option]]:
+) -> tuple[tuple[Field[Any], Option], ...]:
     """Return the fields of a parameter class or object that have an option."""
-    return ((f, f.metadata["option"]) for f in fields(parameters) if "option" in f.metadata)
+    return _option_fields(parameters if isinstance(parameters, type) else type(parameters))
+
+
+@cache
+def _option_fields(group: type[Options]) -> tuple[tuple[Field[Any], Option], ...]:
+    return tuple((f, f.metadata["option"]) for f in fields(group) if "option" in f.metadata)
 
 
 def command_line(

@@ -4,7 +4,16 @@ import click
 import numpy as np
 import oracle
 import pytest
-from base import KERNEL_NAMES, Choice, KernelParams, Search, Size, option_fields
+from base import (
+    KERNEL_NAMES,
+    Choice,
+    KernelParams,
+    Options,
+    Search,
+    Size,
+    option_fields,
+    read_value,
+)
 from command_parts import KindType
 from learning import learn
 from sklearn.datasets import load_svmlight_file
@@ -131,3 +140,11 @@ def test_gamma_of_features_that_never_change(tmp_path):
 )
 def test_sizes(text, count):
     assert KindType(Size()).convert(text, None, None) == count
+
+
+@pytest.mark.parametrize("group", Options.__subclasses__())
+def test_defaults_are_values_that_their_own_options_take(group):
+    """They are stored without a check."""
+    for f, spec in option_fields(group):
+        read = read_value(f.name, spec.kind, f.default)
+        assert (read, type(read)) == (f.default, type(f.default))

@@ -14,7 +14,7 @@ from randsvm.arrays import (
 from randsvm.files import STANDARD_OUTPUTS, check_output, create_output, read_whole
 from randsvm.parallel import Cancelled, ThreadPool
 from randsvm.parameters import option
-from randsvm.parameters.option import Choice, Size, option_fields
+from randsvm.parameters.option import Choice, Options, Size, option_fields, read_value
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.parameters.svm import KERNEL_NAMES, KernelParams
