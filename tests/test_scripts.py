@@ -2,6 +2,7 @@
 and the page of results."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -211,3 +212,21 @@ def test_every_command_has_a_page_of_the_manual(script, tmp_path):
             done = subprocess.run(words, capture_output=True, text=True, check=True)
             assert done.stderr == ""
             assert "--help" in done.stdout
+
+
+def test_the_recipe_of_conda_has_the_requirements_of_the_project():
+    tomllib, yaml = (pytest.importorskip(name) for name in ("tomllib", "yaml"))
+    root = SCRIPTS.parent
+    pyproject = tomllib.loads((root / "pyproject.toml").read_text())
+    project, text = pyproject["project"], (root / "conda" / "meta.yaml").read_text()
+    # Words of Jinja, which conda fills in, are texts here.
+    text = re.sub(r"\{%.*?%\}", "", text)
+    recipe = yaml.safe_load(re.sub(r"\{\{(.*?)\}\}", lambda found: found[1].strip(" )("), text))
+    run = [line.replace(" ", "") for line in recipe["requirements"]["run"]]
+    assert run == ["python" + project["requires-python"], *project["dependencies"]]
+    host = [line.replace(" ", "").lower() for line in recipe["requirements"]["host"]]
+    assert {one.lower() for one in pyproject["build-system"]["requires"]} <= set(host)
+    scripts = [f"{name} = {place}" for name, place in project["scripts"].items()]
+    assert recipe["build"]["entry_points"] == scripts
+    assert recipe["about"]["summary"] == project["description"]
+    assert recipe["about"]["license"] == project["license"]
