@@ -12,7 +12,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from test_estimators import small
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from test_estimators import INEXACT, small
 
 from randsvm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR, OneClassSVM
 
@@ -24,8 +25,6 @@ class Recorder:
 
     stop: the number of rounds after which it ends the fit; error: what it raises there instead
     """
-
-    max_propagation_depth = None
 
     def __init__(self, stop=None, error=None):
         self.stop, self.error = stop, error
@@ -131,6 +130,21 @@ def test_callbacks_do_not_change_a_fit(machine):
     machine.set_callbacks()
 
 
+class PropagatedRecorder(Recorder):
+    """A callback that tools of scikit-learn hand on to the estimators in them."""
+
+    max_propagation_depth = None
+
+
+@pytest.mark.filterwarnings("default")
+@parametrize_with_checks(
+    [kind(n_jobs=1).set_callbacks(Recorder()) for kind in (SVC, LinearSVR)],
+    expected_failed_checks=lambda kind: INEXACT,
+)
+def test_checks_of_scikit_learn_pass_with_callbacks(estimator, check):
+    check(estimator)
+
+
 def test_a_callback_ends_a_fit_with_a_certified_model():
     X, y, machine = wavy()
     with warnings.catch_warnings():
@@ -186,10 +200,10 @@ def test_an_error_of_a_callback_leaves_an_estimator_without_a_model(machine, err
 
 def test_tools_of_scikit_learn_hand_callbacks_on():
     X, y = small(300)
-    seen = Recorder()
+    seen = PropagatedRecorder()
     model = make_pipeline(StandardScaler(), SVC(C=10)).set_callbacks(seen).fit(X, y)
     assert len(seen.rounds) == model[-1].n_iter_[0] + 1
-    seen = Recorder()
+    seen = PropagatedRecorder()
     GridSearchCV(SVC(), {"C": [1, 10]}, cv=2).set_callbacks(seen).fit(X, y)
     assert len(seen.rounds) >= 2 * (2 * 2 + 1)
 
