@@ -88,7 +88,12 @@ $(WORK)/peers/bin/python:
 	$(WORK)/peers/bin/pip install --quiet --disable-pip-version-check scikit-learn-intelex \
 	  || { rm -rf $(WORK)/peers; exit 1; }
 
-peers: $(WORK)/peers/bin/python  ## scikit-learn-intelex in an environment of its own, for make bench
+$(WORK)/linear-peers/bin/python:
+	$(PYTHON) -m venv $(WORK)/linear-peers
+	$(WORK)/linear-peers/bin/pip install --quiet --disable-pip-version-check scikit-learn \
+	  liblinear-multicore rehline snapml cyanure || { rm -rf $(WORK)/linear-peers; exit 1; }
+
+peers: $(WORK)/peers/bin/python $(WORK)/linear-peers/bin/python  ## peers in environments of their own, for make bench
 
 $(WORK)/real/ready: scripts/benchmarks/real_data.py scripts/benchmarks/untuned_sets.py | .venv/ready
 	$(BENCHMARKS).real_data

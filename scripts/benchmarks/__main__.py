@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from benchmarks.harness import Comparison, Effort, run_works
+from benchmarks.linear_gaps import SETS, SOLVERS, linear_gap
 from benchmarks.quality import versions
 from benchmarks.searches import SEARCHES, search
 from benchmarks.sets import REAL, data_option, results_option
@@ -40,6 +41,7 @@ WORKS: dict[str, Callable[[Bench], Comparison]] = {
     **{f"reading-{name}": partial(reading, name) for name in ("twonorm", "sparse")},
     "start-up": start_up,
     **{f"linear-{name}": partial(linear, name) for name in [*REAL, "sparse"]},
+    **{f"gap-{loss}-{name}": partial(linear_gap, name, loss) for loss in SOLVERS for name in SETS},
     **{f"loose-{name}": partial(loose, name) for name in LOOSE},
     "warm-100000": partial(warm, "twonorm", 100_000, 0.001),
     "warm-1000000": partial(warm, "checkerboard", 1_000_000, 0.01),

@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 from benchmarks.harness import Record
+from benchmarks.linear_gaps import GAP as LINEAR_GAP
+from benchmarks.linear_gaps import PROGRAMS
 from benchmarks.searches import ALL_FOLDS, INTELEX_GRID, RACING
 from benchmarks.trainings import (
     ALL_CORES,
@@ -338,6 +341,28 @@ def linear(found: Found) -> list[str]:
     return table(["data", *LINEAR, "test accuracy, in this order", "J, in this order"], rows)
 
 
+def linear_gaps(found: Found) -> list[str]:
+    """Return the times of linear machines at equal gaps."""
+    rows = []
+    for name, each in starting(found, "gap-"):
+        ours, *peers = each["commands"]
+        all_ = {record["name"]: record for record in peers}
+        cells = [_fitted(all_[of]) if of in all_ else "-" for of in PROGRAMS]
+        reached = [one for one in peers if one["quality"].get("above", inf) <= LINEAR_GAP]
+        best = min(reached, key=lambda record: record["median"]["wall"], default=None)
+        times = number(best["median"]["wall"] / ours["median"]["wall"]) if best else "-"
+        rows.append([f"{name}, {each['rows']:,} rows", _fitted(ours), *cells, times])
+    header = ["loss, data", "`sgd --gap 0.001`", *PROGRAMS, "fastest at the gap / `sgd`"]
+    return table(header, rows)
+
+
+def _fitted(record: Record) -> str:
+    """Return the seconds of a process, those of the fit in brackets, and how far P is above."""
+    fit, above = record["median"].get("fit"), record["quality"].get("above")
+    far = "" if above is None else f", {above:.2g}"
+    return _seconds(record) + (f" ({number(fit)})" if fit else "") + far
+
+
 def machine(found: Found) -> list[str]:
     """Return the machines and versions, and the days on which works were measured."""
     facts = {
@@ -359,5 +384,6 @@ TABLES: dict[str, Callable[[Found], list[str]]] = {
     "searches": searches,
     "rules": rules,
     "linear": linear,
+    "linear-gaps": linear_gaps,
     "machine": machine,
 }

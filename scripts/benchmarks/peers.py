@@ -162,6 +162,55 @@ def sgd(train: str, model: str, lambda_: str) -> None:
     Path(model).write_bytes(pickle.dumps(learner.fit(X, y)))
 
 
+def linear(
+    program: str, train: str, model: str, loss: str, cost: str, tolerance: str, threads: str
+) -> None:
+    """Train a linear machine of two classes without an offset; write its weights, one a line.
+
+    program: a package; loss: hinge or squared-hinge. Prints the seconds of the fit as `fit S`. The
+    weights are for the labels 1 and -1.
+    """
+    X, y = load(train)
+    y, C, tol, jobs = np.where(y > 0, 1.0, -1.0), float(cost), float(tolerance), int(threads)
+    squared = loss == "squared-hinge"
+    machine: Any
+    if program == "liblinear-multicore":
+        # Its reader of arrays takes long; that time counts as reading.
+        from liblinear import liblinearutil
+
+        problem = liblinearutil.problem(y, sparse.csr_matrix(X))
+        words = f"-s {1 if squared else 3} -c {C} -e {tol} -m {jobs} -q"
+        options = liblinearutil.parameter(words)
+        with clocked("fit"):
+            machine = liblinearutil.train(problem, options)
+        w = np.array(machine.get_decfun()[0])
+    else:
+        if program == "scikit-learn":
+            machine = import_module("sklearn.svm").LinearSVC(
+                loss=loss.replace("-", "_"), C=C, tol=tol, max_iter=10**6, fit_intercept=False
+            )
+        elif program == "snapml":
+            machine = import_module("snapml").SupportVectorMachine(
+                regularizer=1 / C, tol=tol, n_jobs=jobs, max_iter=10**4
+            )
+        elif program == "cyanure":
+            # lambda / 2 |w|^2 + mean of half the squares.
+            X = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
+            machine = import_module("cyanure.estimators").Classifier(
+                loss="sqhinge", penalty="l2", lambda_1=1 / (2 * C * X.shape[0]), tol=tol,
+                fit_intercept=False, verbose=False, max_iter=10**4, n_threads=jobs,
+            )  # fmt: skip
+        else:
+            X = X if isinstance(X, np.ndarray) else X.toarray()
+            machine = import_module("rehline").plq_Ridge_Classifier(
+                loss={"name": "svm"}, C=C, tol=tol, max_iter=10**6, fit_intercept=False
+            )
+        with clocked("fit"):
+            machine.fit(X, y)
+        w = np.ravel(machine.coef_)
+    np.savetxt(model, w)
+
+
 def score(test: str, model: str) -> None:
     """Print the accuracy of a model of `sgd` as LIBLINEAR's programs do."""
     learner = pickle.loads(Path(model).read_bytes())
@@ -169,24 +218,30 @@ def score(test: str, model: str) -> None:
     print(f"Accuracy = {100 * learner.score(X, y)}%")
 
 
-def objective(train: str, model: str, lambda_: str) -> None:
-    """Print J = lambda/2 |w|^2 + mean hinge loss of a model of two classes, b not regularised.
+def objective(train: str, model: str, lambda_: str, loss: str = "hinge") -> None:
+    """Print J = lambda/2 |w|^2 + mean loss of a model of two classes, b not regularised.
 
-    model: a file of `sgd`, or of LIBLINEAR's format, by randsvm or by LIBLINEAR.
+    model: a file of `sgd` or of `linear`, or of LIBLINEAR's format, by randsvm or by LIBLINEAR;
+    loss: hinge or squared-hinge
     """
     content = Path(model).read_bytes()
     if content.startswith(b"solver_type"):
         head, _, tail = content.partition(b"\nw\n")
         metadata = dict(line.split(maxsplit=1) for line in head.splitlines())
         w = np.array([float(line) for line in tail.split(b"\n# ")[0].split()])
-        w, b = w[: int(metadata[b"nr_feature"])], w[-1] * float(metadata[b"bias"])
+        bias = float(metadata[b"bias"])
+        # A negative one is none.
+        w, b = w[: int(metadata[b"nr_feature"])], w[-1] * bias if bias >= 0 else 0.0
         first = float(metadata[b"label"].split()[0])
+    elif not content.startswith(b"\x80"):
+        w, b, first = np.array(content.split(), float), 0.0, 1.0
     else:
         learner = pickle.loads(content)
         w, b, first = learner.coef_[0], learner.intercept_[0], learner.classes_[1]
     X, y = load(train, len(w))
     margin = np.where(y == first, 1, -1) * (X @ w + b)
-    print(f"J {float(lambda_) / 2 * w @ w + np.maximum(0, 1 - margin).mean()}")
+    losses = np.maximum(0, 1 - margin) ** (2 if loss == "squared-hinge" else 1)
+    print(f"J {float(lambda_) / 2 * w @ w + losses.mean()}")
 
 
 def search(train: str, found: str, costs: str, gammas: str) -> None:
@@ -211,6 +266,7 @@ FUNCTIONS = {
         machine,
         libsvm,
         sgd,
+        linear,
         score,
         objective,
         search,

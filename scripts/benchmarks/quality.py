@@ -23,12 +23,16 @@ MAX_VALUES = 7e9
 PEERS = [sys.executable, str(HERE / "peers.py")]
 # `make peers` makes this environment; a link to another one does as well.
 INTELEX = [str(RESULTS / "peers/bin/python"), str(HERE / "peers.py")]
+LINEAR_PEERS = [str(RESULTS / "linear-peers/bin/python"), str(HERE / "peers.py")]
 
 NO_LIBSVM, NO_LIBLINEAR = (
     None if shutil.which(f"{peer}-train") else f"{peer}-train (Debian's {package}) is not installed"
     for peer, package in (("svm", "libsvm-tools"), ("liblinear", "liblinear-tools"))
 )
 NO_INTELEX = None if Path(INTELEX[0]).exists() else "scikit-learn-intelex: `make peers` installs it"
+NO_LINEAR_PEERS = (
+    None if Path(LINEAR_PEERS[0]).exists() else "linear peers: `make peers` installs them"
+)
 
 
 def versions() -> list[str]:
@@ -39,12 +43,19 @@ def versions() -> list[str]:
     if not NO_INTELEX:
         query = "from importlib import metadata as m; print(m.version('scikit-learn-intelex'))"
         found.append(f"scikit-learn-intelex {output(INTELEX[0], '-c', query).strip()}.")
+    if not NO_LINEAR_PEERS:
+        listed = output(LINEAR_PEERS[0], "-m", "pip", "list", "--format", "freeze").split()
+        wanted = ("liblinear-multicore", "rehline", "snapml", "cyanure")
+        linear = [line.replace("==", " ") for line in listed if line.startswith(wanted)]
+        found.append(f"{', '.join(linear)}.")
     if shutil.which("dpkg-query"):
         asked = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n"]
         done = subprocess.run(
             [*asked, "libsvm-tools", "liblinear-tools"], capture_output=True, text=True
         )
-        found += [f"Debian's {', '.join(done.stdout.split(chr(10))[:-1])}."] if done.stdout else []
+        # A package that was removed has no version.
+        there = [line for line in done.stdout.splitlines() if line.split()[1:]]
+        found += [f"Debian's {', '.join(there)}."] if there else []
     return found
 
 
