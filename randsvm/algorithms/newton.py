@@ -57,6 +57,8 @@ MAX_IDLE_STEPS = 20
 # Rows have passes of coordinate ascent if there are at least this many columns, a quarter of which
 # or less they have. With fewer columns Newton steps take less time.
 MANY_COLUMNS = 1000
+# P and D are also computed after these passes, for a run that ends early.
+EVALUATED = (1, 8, 64)
 # If the passes end above the gap, they go on until what they see is below this part of it.
 STRICTER = 0.7
 # Relative rounding of sums.
@@ -117,8 +119,8 @@ def minimise(
     primal, dual, coefficients = np.full(K, inf), np.zeros(K), list[np.ndarray]()
     steps, passes, X = 0, 0, None
     if D.mapping is None and D.d >= MANY_COLUMNS and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
-        parts = [to_csr(chunk.X) for shard in D.shards for chunk in D.chunks(shard)]
-        X = CsrMatrix.vstack(parts).astype(np.float32, copy=False)
+        chunks = (chunk for shard in D.shards for chunk in D.chunks(shard))
+        X = CsrMatrix.vstack([to_csr(c.X).astype(np.float32, copy=False) for c in chunks])
     rows: Callable[[Shard], Iterable[Chunk]] = partial(_rows, D)
     # Passes of coordinate ascent need rows rarely. A kept nonzero takes 12 bytes, a row some more.
     if D.nnz <= FEW_VALUES or (X is None and 16 * D.nnz <= memory):
@@ -231,8 +233,7 @@ class _Problem:
                 u, found = passes.send(again)
                 self.passes += 1
                 again = found <= asked
-                # Also now and then, as the run may end early.
-                if again or self.passes & (self.passes - 1) == 0:
+                if again or self.passes in EVALUATED:
                     self._best_with(self._evaluate(u, given=True))
                     asked *= STRICTER if again else 1.0
                 yield self.best
