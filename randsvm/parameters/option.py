@@ -450,7 +450,7 @@ def option_fields(
 
 
 @cache
-def _option_fields(group: type[Options]) -> tuple[tuple[Field[Any], Option], ...]:
+def _option_fields(group: Any) -> tuple[tuple[Field[Any], Option], ...]:
     return tuple((f, f.metadata["option"]) for f in fields(group) if "option" in f.metadata)
 
 
