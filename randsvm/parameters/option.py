@@ -446,11 +446,12 @@ def option_fields(
     parameters: Options | type[Options],
 ) -> tuple[tuple[Field[Any], Option], ...]:
     """Return the fields of a parameter class or object that have an option."""
-    return _option_fields(parameters if isinstance(parameters, type) else type(parameters))
+    group: Any = parameters if isinstance(parameters, type) else type(parameters)
+    return _option_fields(group)
 
 
 @cache
-def _option_fields(group: Any) -> tuple[tuple[Field[Any], Option], ...]:
+def _option_fields(group: type[Options]) -> tuple[tuple[Field[Any], Option], ...]:
     return tuple((f, f.metadata["option"]) for f in fields(group) if "option" in f.metadata)
 
 
