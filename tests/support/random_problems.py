@@ -29,7 +29,7 @@ import qp
 
 from randsvm import events as package_events
 from randsvm.cli import train as training
-from randsvm.errors import ContentError, Interrupted, OutOfTimeError
+from randsvm.errors import ContentError, Interrupted, OutOfTimeError, ParameterError
 
 # Relative error of reported numbers as a share of P, in addition to the rounding of float64 sums.
 ACCURACY = 1e-6
@@ -499,7 +499,7 @@ def check(case: Case, folder: Path, event: int | None = None) -> str:
     except Interrupted:
         if not model.exists():
             return "no model when interrupted"
-    except ContentError as error:
+    except (ContentError, ParameterError) as error:
         too_large = np.abs(K).max() > 1e30 or (case.size and lost_in_float32(K))
         if "scale the features" in str(error) and too_large:
             return "refused"
@@ -763,7 +763,7 @@ def ended(command: list[str], data: Path, model: Path, task: str, gap: float, **
     model.unlink(missing_ok=True)
     try:
         training.train.main(command, standalone_mode=False)
-    except ContentError as error:
+    except (ContentError, ParameterError) as error:
         if any(words in str(error) for words in REFUSALS):
             return "refused: rounding or no margin"
         raise
