@@ -273,7 +273,8 @@ class Model:
                 tile = C.take(at)
                 T = tile.dense(own)
                 if not self.is_rbf:
-                    K = math.prod([self.g * (rows @ T.T) + self.r] * self.degree)
+                    base = self.g * (rows @ T.T) + self.r
+                    K = math.prod([base] * self.degree, start=np.ones_like(base))
                 elif is_fine:
                     both = zip(rows.T, T.T, strict=True)
                     K = sum((np.subtract.outer(x, z) ** 2 for x, z in both), 0 * squares * B[at])
@@ -457,7 +458,8 @@ def transcript_of(path: str, model: Model) -> list[dict[str, np.ndarray]]:
         machines.append(dict[str, np.ndarray]())
         for name, kind in ARRAYS.items():
             array = np.frombuffer(content, kind, sizes.get(name, 0), at)
-            require(np.isfinite(array).all(), REFUTED, f"{path}: {name} has what is no number")
+            right = np.isfinite(array) & ((array >= 0) | ("error" not in name))
+            require(right.all(), REFUTED, f"{path}: {name} has what is no number, or no bound")
             machines[-1][name], at = array, at + array.nbytes
     require(at == len(content), BAD, f"{path}: expected {at} bytes, found {len(content)}")
     return machines
@@ -568,34 +570,34 @@ class Check:
         names, said = ("primal", "primal_error", "dual", "dual_error", "gap"), self.model.trailer
         primal, room, dual, dual_room, gap = (said.get(name) or 0 for name in names)
         size = max(abs(P), abs(D), self.floor)
-        stated = (2.0**-50 if "primal_error" in said else 2e-6) * max(abs(primal), abs(dual), size)
-        stated = max(stated, 1e-290)  # of underflow
+        right = np.isfinite([primal, room, dual, dual_room, gap]).all()
+        require(right, REFUTED, "a number that the trailer claims is infinite")
+        unit = 2.0**-50 if "primal_error" in said else 2e-6
         found_P, found_D = f"P {P:.12g} +- {P_error:.2g}", f"D {D:.12g} - {D_error + lost:.2g}"
         found_gap = f"gap {distance / size if size else 0:.6g}"
         of_sums = f"coefficients miss a sum that the problem prescribes, which costs D {cost:.3g}"
         of_gap = span + lost / 2 + gap * (P_error + D_error)
-        # A claim is true where a number is at most `stated`; the number is known up to an error.
+        # A claim is true where a number, known up to an error, is at most the room of its rounding.
         claims = [
-            (cost - 2 * dual_room, 0, of_sums),
-            (abs(P - primal) - room, P_error, f"{found_P}, said {primal} +- {room:.2g}"),
-            (dual - dual_room - D + lost / 2, D_error + lost / 2, f"{found_D}, said {dual}"),
-            (distance + lost / 2 - gap * size, of_gap, f"{found_gap}, said {gap}"),
+            (cost - 2 * dual_room, 0, 0, of_sums),
+            (abs(P - primal) - room, P_error, primal, f"{found_P}, said {primal} +- {room:.2g}"),
+            (dual - dual_room - D + lost / 2, D_error + lost / 2, dual, f"{found_D}, said {dual}"),
+            (distance + lost / 2 - gap * size, of_gap, 0, f"{found_gap}, said {gap}"),
         ]
         claims = claims if self.knows_dual else claims[1:2]
-        for above, error, text in claims:
-            require(not above > error + stated, REFUTED, text)
-        for above, error, text in claims:
-            if not above + error <= stated:
+        stated = [max(unit * max(size, abs(one[2])), 1e-290) for one in claims]  # of underflow
+        for (above, error, _, text), most in zip(claims, stated, strict=True):
+            require(not above > error + most, REFUTED, text)
+        for (above, error, _, text), most in zip(claims, stated, strict=True):
+            if not above + error <= most:
                 return UNDECIDED, f"{text}: the rounding of this check, {error:.2g}, is too large"
         if not self.knows_dual:
             return UNDECIDED, f"{found_P}; {dual} is only said of D: --certificate FILE decides"
         text = f"{found_P}, {found_D}, {found_gap} <= {gap:.6g}"
         if self.samples:
             share = 1 - 0.01 ** (1 / self.samples)
-            text += (
-                f"; u of {self.samples:,} random rows is right, which happens with a probability "
-            )
-            text += f"of at most 1% if more than {share:.2%} of all are wrong"
+            text += f"; u of {self.samples:,} random rows is right, which happens with a "
+            text += f"probability of at most 1% if more than {share:.2%} of all are wrong"
         return VERIFIED, text
 
 
@@ -610,6 +612,8 @@ def verdict(
     require("map" not in model.trailer, UNDECIDED, "random features are not checked")
     kernels = "linear", "polynomial", "rbf", "precomputed"
     require(model.kernel in kernels, UNDECIDED, f"this check knows no kernel {model.kernel}")
+    text = "a kernel with gamma or coef0 below 0 may be indefinite, and then has no D"
+    require(model.g >= 0 and model.r >= 0, UNDECIDED, text)
     said = certificate and transcript_of(certificate, model)
     has_u = said and any(len(one["u"]) for one in said)
     try:

@@ -57,7 +57,7 @@ def test_the_checker_uses_numpy_and_the_standard_library_only():
 
 
 def test_the_checker_is_short():
-    assert len(SOURCE.read_text().splitlines()) <= 659
+    assert len(SOURCE.read_text().splitlines()) <= 663
 
 
 def test_the_checker_runs_alone_without_the_package(tmp_path):
@@ -126,6 +126,7 @@ TRAININGS = {
     "row weights": ("weighted", "-c 1 -g 0.5 -w balanced"),
     "linear kernel": ("two", "-t linear -c 0.3"),
     "polynomial": ("two", "-t poly -d 3 -r 1 -g 0.2"),
+    "polynomial of degree 0": ("two", "-t poly -d 0"),
     "pairs": ("three", "-c 1 -g 0.5 -w balanced -w2 1.5"),
     "rest": ("three", "-c 1 -g 0.5 --multiclass ovr -w balanced -w2 1.5"),
     "svr": ("targets", "-s svr -c 5 -g 0.5 -p 0.05"),
@@ -215,6 +216,16 @@ def test_a_kernel_without_certificate_claims_nothing(tmp_path):
     run_train("-q", "-t", "sigmoid", "-g", 0.01, DATA / "twonorm.svm", tmp_path / "model")
     found = verdict(DATA / "twonorm.svm", tmp_path / "model")
     assert found == (check.UNDECIDED, "MODEL claims no gap")
+
+
+@pytest.mark.parametrize("line", ["coef0 -1", "gamma -0.2"])
+def test_a_kernel_that_may_be_indefinite_is_not_verified(trained, tmp_path, line):
+    data, model, _ = trained("polynomial")
+    wrong = tmp_path / "model"
+    wrong.write_bytes(model.read_bytes())
+    resealed(wrong, header(*line.split()))
+    status, text = verdict(data, wrong)
+    assert (status, "may be indefinite" in text) == (check.UNDECIDED, True)
 
 
 def test_files_may_be_many_and_compressed_and_weights_in_one_of_their_own(tmp_path):
@@ -525,6 +536,14 @@ MODELS = {
         "reduced",
         lambda body: re.sub("# randsvm dual_of.*\n", "", body).replace('"reduced"', '"proven"'),
         "is no row|miss a sum|coefficient|P "),
+    "gap of 0 beside a far lower D": (
+        "svc", lambda body: stated("dual", lambda v: -1e300)(stated("gap", lambda v: 0.0)(body)),
+        "gap "),
+    "P of 0 beside a far lower D": (
+        "svc", lambda body: stated("dual", lambda v: -1e300)(stated("primal", lambda v: 0.0)(body)),
+        "P "),
+    "infinite P": (
+        "svc", lambda body: re.sub("(?<=# randsvm primal ).*", "1e999", body), "infinite"),
     "bias of a linear machine forgotten": ("hinge", lambda body: re.sub(
         "(?m)^bias .*", "bias -1", body), "P "),
     "b of a machine without": ("hinge", problem(bias=False), "b is "),
@@ -655,7 +674,8 @@ TRANSCRIPTS = {
     "u is NaN": ("svc", changed("u", first(np.nan)), "no number"),
     "bound is infinite": ("svc", changed("error", first(np.inf)), "no number"),
     "negative bounds": (
-        "svc", changed("exact_error", lambda e: scaled_by(-1)(e)), "u of row|P |D |gap"),
+        "svc", changed("exact_error", lambda e: scaled_by(-1)(e)), "no bound"),
+    "one negative bound": ("svc", changed("error", first(-1e30)), "no bound"),
     "rows left out": (
         "svc", lambda one: {name: one[name][:-9] for name in ("rows", "beta", "v", "v_error")},
                       "is no row of the data"),

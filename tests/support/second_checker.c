@@ -241,9 +241,9 @@ int main(int argc, char **argv) {
         if (miss + e > 1e-6L * A) cost += O * (miss + e), ec += O * (miss + e) - (miss - e > 1e-6L * A ? b * (miss - e) : 0);
     }
     R t[5] = {NUMBER(LINE("primal")), NUMBER(LINE("primal_error")), NUMBER(LINE("dual")), NUMBER(LINE("dual_error")), NUMBER(LINE("gap"))};
-    R P = D + G, eP = eD + eG, most = fmaxl(P, fabsl(D)), room = 0x1p-50L * fmaxl(most, fmaxl(fabsl(t[0]), fabsl(t[2])));
-    claim("claim 1, primal", t[1] - fabsl(P - t[0]) + room, eP, eP);
-    claim("claim 2, dual", D - t[2] + t[3] + room, eD + lost, eD);
+    R P = D + G, eP = eD + eG, most = fmaxl(P, fabsl(D)), room = 0x1p-50L * most;
+    claim("claim 1, primal", t[1] - fabsl(P - t[0]) + fmaxl(room, 0x1p-50L * fabsl(t[0])), eP, eP);
+    claim("claim 2, dual", D - t[2] + t[3] + fmaxl(room, 0x1p-50L * fabsl(t[2])), eD + lost, eD);
     claim("claim 3, gap", t[4] * most - G + room, eG + eP * t[4] + lost, eG + eP * t[4]);
     claim("claim 4, the sum of the coefficients", 2 * t[3] - cost + room, 0, ec);
     if (*undecided) end(3, "%s", undecided); else end(0, "P = %.15Lg +- %.1Lg, D = %.15Lg +- %.1Lg", P, eP, D, eD);
