@@ -106,7 +106,7 @@ def add_products(
                 continue
             q, begin, end = p[d], starts[i], starts[i + 1]
             if dense:
-                for j in range(d):
+                for j in range(end - begin):
                     q += p[j] * values[begin + j]
             else:
                 for j in range(begin, end):
@@ -114,7 +114,7 @@ def add_products(
             q *= second[i]
             sums[d] += q
             if dense:
-                for j in range(d):
+                for j in range(end - begin):
                     sums[j] += q * values[begin + j]
             else:
                 for j in range(begin, end):

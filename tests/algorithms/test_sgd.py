@@ -628,6 +628,18 @@ def test_newton_steps_follow_passes_that_do_not_suffice():
     assert 0 <= found.primal - found.dual <= 1.0001e-4 * found.primal
 
 
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_chunks_of_empty_rows_count_only_for_the_bias(place):
+    """More than 300 columns, so that the steps are products with the rows."""
+    filled = sparse.random(600, 400, 0.5, format="csr", random_state=0)
+    empty = sparse.csr_matrix((2 * 8192, 400))
+    X = sparse.vstack([empty, filled] if place == "first" else [filled, empty]).tocsr()
+    y = np.random.default_rng(0).random(X.shape[0]) < 0.4
+    options = {"gap": 1e-6, "C": 0.1, "loss": "squared-hinge", "max_iterations": 20}
+    outcome = api.train(Arrays(X, y), algorithm="sgd", **options).outcome
+    assert outcome.stopped == "gap <= 1e-06"
+
+
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("scale", [1e-14, 1e-9])
 def test_losses_of_a_regression_are_exact_for_targets_of_any_scale(scale, power):
