@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -94,6 +95,23 @@ def test_each_round_has_the_model_of_a_fit_that_ends_there():
         shorter = SVR(**machine.set_params(max_iter=number).get_params()).fit(X, y)
         assert np.array_equal(so_far.predict(X), shorter.predict(X))
     assert last.gap_ == machine.gap_ <= 1e-3
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("sparse", [False, True])
+def test_estimators_of_earlier_steps_keep_their_weights(sparse):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 1200)) * (rng.random((200, 1200)) < 0.05)
+    X = csr_array(X) if sparse else X[:, :20]
+    y = X.sum(axis=1) + rng.normal(size=200) > 0
+    seen = Recorder()
+    LinearSVC(tol=1e-6, loss="hinge").set_callbacks(seen).fit(X, y)
+    for machine in seen.rounds:
+        w, outcome = machine.coef_[0], machine.model_.outcome
+        losses = np.maximum(1 - np.where(y, 1, -1) * (X @ w + machine.intercept_), 0)
+        primal = w @ w / 2 + losses.sum()
+        assert outcome.dual == pytest.approx((1 - outcome.gap) * primal, rel=1e-5)
+    assert len(seen.rounds) > 3
 
 
 KINDS = [

@@ -10,6 +10,7 @@ import shlex
 import time
 from collections.abc import Generator
 from contextlib import closing, suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from math import inf, isnan
@@ -281,6 +282,14 @@ class LinearTrainingRun(FileRun[SgdParams]):
     @property
     def has_model(self) -> bool:
         return self.learner.steps_made > 0 or self.found is not None
+
+    def so_far(self) -> tuple[Model, Trained] | None:
+        if not self.has_model:
+            return None
+        # The next steps change the weights in place.
+        now = copy(self)
+        now.found = Linear(*(weights.copy() for weights in self.linear))
+        return super(LinearTrainingRun, now).so_far()
 
     def outcome(self, stopped: Stopped) -> Trained:
         evaluation, objective, linear = self.evaluation, self.learner.steps, self.linear
