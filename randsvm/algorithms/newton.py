@@ -127,7 +127,7 @@ def minimise(
         rows = cache(lambda shard: list(_rows(D, shard)))
     for k in range(K):
         problem = _Problem(D, objective, C, k, moments, bias, rows)
-        for number, best in enumerate(problem.reach(np.append(w[:, k], b[k]), gap, X)):
+        for number, best in enumerate(problem.reach(np.append(w[:, k], b[k]), gap, X, most)):
             w[:, k], b[k] = best.u[:-1], best.u[-1]
             primal[k], dual[k] = best.primal, best.dual
             steps, passes = max(steps, number - problem.passes), max(passes, problem.passes)
@@ -203,14 +203,16 @@ class _Problem:
         self.best = _Point(nothing, inf, -inf, np.ones(2), inf, -inf, nothing, 0.0)
         self.passes = 0
 
-    def reach(self, u: np.ndarray, gap: float, X: CsrMatrix | None) -> Iterator[_Point]:
+    def reach(
+        self, u: np.ndarray, gap: float, X: CsrMatrix | None, most: int | None
+    ) -> Iterator[_Point]:
         """Yield the best point so far: the start, and after each pass and Newton step.
 
-        X: all rows, for passes; None: Newton steps only.
+        X: all rows, for passes; None: Newton steps only. most: no pass follows that of this number.
         """
         self.gap = gap
         if X is not None and not u[:-1].any():
-            yield from self._ascend(u, X)
+            yield from self._ascend(u, X, most)
             if self._is_reached:
                 return
             u = self.best.u
@@ -218,7 +220,7 @@ class _Problem:
                 self.beta0[:] = self.dual_beta
         yield from self._steps(u)
 
-    def _ascend(self, u: np.ndarray, X: CsrMatrix) -> Iterator[_Point]:
+    def _ascend(self, u: np.ndarray, X: CsrMatrix, most: int | None) -> Iterator[_Point]:
         """Yield the best point so far: the start, and after each pass of coordinate ascent."""
         regression = self.objective.is_regression
         up, down = (self.y > 0) | regression, (self.y < 0) | regression
@@ -233,10 +235,13 @@ class _Problem:
                 u, found = passes.send(again)
                 self.passes += 1
                 again = found <= asked
-                if again or self.passes in EVALUATED:
+                if again or self.passes in (*EVALUATED, most):
                     self._best_with(self._evaluate(u, given=True))
                     asked *= STRICTER if again else 1.0
                 yield self.best
+        if not self._is_reached:
+            # The passes ended above the gap: Newton steps begin where they ended.
+            self._best_with(self._evaluate(u, given=True))
 
     @property
     def _is_reached(self) -> bool:

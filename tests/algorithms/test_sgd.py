@@ -640,6 +640,18 @@ def test_chunks_of_empty_rows_count_only_for_the_bias(place):
     assert outcome.stopped == "gap <= 1e-06"
 
 
+def test_the_last_pass_that_is_allowed_counts():
+    """Without b each pass raises D."""
+    X, f, _ = many_columns()
+    options = {"gap": 1e-9, "C": 10.0, "loss": "hinge", "no_bias": True}
+    found = [
+        api.train(Arrays(X, f > 0), algorithm="sgd", max_iterations=most, **options).outcome
+        for most in range(2, 6)
+    ]
+    assert [one.passes for one in found] == [2, 3, 4, 5]
+    assert (np.diff([one.dual for one in found]) > 0).all()
+
+
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("scale", [1e-14, 1e-9])
 def test_losses_of_a_regression_are_exact_for_targets_of_any_scale(scale, power):
