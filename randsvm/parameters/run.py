@@ -374,7 +374,8 @@ def combinations(params: Parameters, several: Mapping[str, tuple[float, ...]]) -
 class Resources(Options):
     """Threads, memory and files that a run may use.
 
-    They do not change the model, except that memory bounds the groups of sgd on a cluster.
+    They do not change the model, with two exceptions: memory bounds the groups of sgd on a cluster,
+    and sparse rows that take more than a quarter of it have no coordinate ascent for a gap of sgd.
     """
 
     jobs: int | None = option(
