@@ -33,6 +33,7 @@ WORDS = {VERIFIED: "verified", REFUTED: "refuted", UNDECIDED: "undecided"}
 FINE = np.longdouble  # numbers of this kind, where float64 is too coarse
 PAIRS = 10**9, 10**8  # kernel values that are computed without --exact, in float64 and in FINE
 ROOM = 1.01  # bounds of errors are computed with rounding, too
+MATRIX = 4096  # rows of a precomputed kernel whose eigenvalues are computed
 TILE = 64  # vectors whose kernel values are computed at once
 UNPACK = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
 LINE = re.compile(rb"(\S+)(?:\s+(?:cost:(\S+)|qid:\S+))*\s*(.*)")
@@ -474,6 +475,7 @@ class Check:
         trailer, n, self.plain = model.trailer, len(data.texts), plain
         self.X: Any = None
         self.Z, self.floor, diagonal = Rows.of(model.texts, 0, model.real), 0.0, np.ones(n)
+        self.apart = 0.0, 0.0  # of a precomputed kernel, s and the half of |K - K'| [5]
         if not (samples and model.is_rbf) or "columns" in trailer:
             raw, digest = Rows.of(data.texts, data.base, model.real), trailer["digest"]
             text = f"the rows do not have the digest {digest}: other rows, labels, weights"
@@ -491,6 +493,10 @@ class Check:
             at = [row.get(name, -1) for name in self.Z.values.tolist()]
             require(-1 not in at, REFUTED, "a vector is no row of the data")
             self.Z, diagonal = self.X.take(at), abs(raw.values[raw.indices > 0])
+            require(len(row) == n <= MATRIX, UNDECIDED, f"no D is known of more than {MATRIX} rows")
+            K = self.X.dense(np.sort(names).astype(int))[np.argsort(names)].astype(float)
+            found, asymmetry = np.linalg.eigvalsh((K + K.T) / 2), abs(K - K.T).max() / 2
+            self.apart = max(-found[0], 0) + 2.0**-52 * n * abs(found).max(), asymmetry
         elif model.problem["task"] == "one-class":
             self.floor = 0.005 * self.machines[0].t ** 2 / n * diagonal.mean()
         self.kappa2 = float(diagonal.max(initial=0)) * ROOM
@@ -550,7 +556,10 @@ class Check:
             slope = model.degree * np.sqrt(model.g * model.largest((longest + step) ** 2, 1))
             slope = np.sqrt(2 * model.g) if model.is_rbf else slope
             length = ROOM * added(abs(beta)) * slope * step * (model.kernel != "precomputed")
-            v = v + np.array([[0], [length * math.sqrt(kappa2)]]) * (v is u)
+            shift, asymmetry = self.apart
+            other = np.array([0 * beta, shift * abs(beta) + asymmetry * added(abs(beta))])
+            v = v + np.array([[0], [length * math.sqrt(kappa2)]]) * (v is u) + other
+            u = u + other
             return evaluate(one, beta, (u, v, (length**2 / 2,) * 2), kappa2)
         w, w_error = model.sums(Z, Z, one.beta)
         terms = (one.beta, w, w_error), (-2 * beta, *u), (beta, *v)

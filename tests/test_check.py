@@ -57,7 +57,7 @@ def test_the_checker_uses_numpy_and_the_standard_library_only():
 
 
 def test_the_checker_is_short():
-    assert len(SOURCE.read_text().splitlines()) <= 663
+    assert len(SOURCE.read_text().splitlines()) <= 672
 
 
 def test_the_checker_runs_alone_without_the_package(tmp_path):
@@ -226,6 +226,18 @@ def test_a_kernel_that_may_be_indefinite_is_not_verified(trained, tmp_path, line
     resealed(wrong, header(*line.split()))
     status, text = verdict(data, wrong)
     assert (status, "may be indefinite" in text) == (check.UNDECIDED, True)
+
+
+def test_an_indefinite_precomputed_kernel_is_not_verified(tmp_path):
+    data, model = tmp_path / "data", tmp_path / "model"
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    K = np.column_stack([np.arange(1, 41), np.round(0.1 * np.eye(40) - X @ X.T, 6)])
+    data.write_text(text_of(np.where(X[:, 0] > 0, 1, -1), K, first=0))
+    run_train("-q", "-t", "precomputed", data, model)
+    for line in ("primal_error 1e-6", "dual_error 1e-6", "gap 1e-6", 'certificate "proven"'):
+        key = line.partition(" ")[0]
+        resealed(model, lambda body, k=key, v=line: re.sub(rf"(?<=# randsvm ){k} .*", v, body))
+    assert verdict(data, model)[0] == check.UNDECIDED
 
 
 def test_files_may_be_many_and_compressed_and_weights_in_one_of_their_own(tmp_path):
