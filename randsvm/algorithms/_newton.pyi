@@ -1,12 +1,14 @@
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
-Values = NDArray[np.float32] | NDArray[np.float64]
+_Reals: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
 def add_sums(
     starts: NDArray[np.int64],
     columns: NDArray[np.int32],
-    values: Values,
+    values: _Reals,
     w: NDArray[np.float64],
     b: float,
     y: NDArray[np.float64],
@@ -25,14 +27,14 @@ def add_sums(
 def add_curvature(
     starts: NDArray[np.int64],
     columns: NDArray[np.int32],
-    values: Values,
+    values: _Reals,
     second: NDArray[np.float64],
     H: NDArray[np.float64],
 ) -> None: ...
 def add_products(
     starts: NDArray[np.int64],
     columns: NDArray[np.int32],
-    values: Values,
+    values: _Reals,
     p: NDArray[np.float64],
     second: NDArray[np.float64],
     sums: NDArray[np.float64],
