@@ -158,7 +158,7 @@ def test_the_bars_of_a_row_add_up_to_f(run, predict):
     values = predict(data, model, "--scores").scores
     bars = sum(patch.get_width() for patch in figure.axes[0].patches)
     title = figure.axes[0].get_title()
-    base = float(re.search(r"= (\S+) without", title)[1])
+    base = float(re.search(r"base value (\S+)", title)[1])
     assert base + bars == pytest.approx(values[2], rel=1e-3, abs=1e-3)
 
 
