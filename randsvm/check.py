@@ -659,9 +659,12 @@ def main() -> None:
     parser.add_argument("data", nargs="+", metavar="DATA")
     parser.add_argument("path", metavar="MODEL")
     parser.add_argument("--row-weights", metavar="FILE", help="weights of rows, one a line")
-    parser.add_argument("--certificate", metavar="FILE", help="what randsvm-train wrote there")
-    parser.add_argument("--samples", metavar="M", type=int, default=2000, help="random rows [2000]")
-    parser.add_argument("--exact", action="store_true", help="compute as long as it takes")
+    text = "the file that randsvm-train --certificate wrote"
+    parser.add_argument("--certificate", metavar="FILE", help=text)
+    text = "with --certificate, compute M random rows [2000]"
+    parser.add_argument("--samples", metavar="M", type=int, default=2000, help=text)
+    text = "use finer numbers if float64 does not decide, however long it takes"
+    parser.add_argument("--exact", action="store_true", help=text)
     status, text = check(**vars(parser.parse_args()))
     stream = sys.stdout if status < BAD else sys.stderr
     print(f"{WORDS.get(status, 'randsvm-check')}: {text}", file=stream)

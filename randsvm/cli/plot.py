@@ -113,7 +113,7 @@ def boundary(data: str, model: str, features: tuple[int, int] | None, output: st
 def explain(data: str, model: str, row: int, rows: int, output: str) -> None:
     """Draw Shapley values of rows (kernel rbf).
 
-    The bars are those of one row, and the mean sizes over a sample."""
+    One chart has the values of one row, another one their mean sizes over a sample of rows."""
     _save(output, lambda plot: plot.explain(data, model, row, rows))
 
 

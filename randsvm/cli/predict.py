@@ -125,7 +125,7 @@ def predict_rows(
 ) -> None:
     """Predict the rows of TEST_FILE with MODEL_FILE, one line each, in order, into OUTPUT_FILE.
 
-    The word predict may be left out, as in svm-predict; only with --into there is no OUTPUT_FILE.
+    The word predict may be left out. OUTPUT_FILE is required, except with --into.
 
     TEST_FILE may be a quoted pattern: its files are predicted in the order of their names. Rows
     labelled ? are predicted and left out of the accuracy, which is printed as svm-predict
@@ -203,6 +203,9 @@ def export(
     ONNX needs the package onnx (pip install onnx). Where there is a C compiler, or
     onnxruntime, the predictions of the export are compared with those of the model: the largest
     difference and the number of labels that differ are printed.
+
+    The rows that are compared are those of the file of --data; --format, --sql and the other
+    options of tables say how it is read.
     """
     from randsvm.models import export
 
@@ -235,7 +238,8 @@ def explain(
 ) -> None:
     """Write the exact Shapley values of the features of each row of TEST_FILE to OUTPUT_FILE.
 
-    A line has f index:value .. for each decision value f. The model must have the RBF kernel.
+    A row has a line for each decision value: this value, and then index:value of each feature. The
+    model must have the RBF kernel.
     """
     from randsvm.models import shapley
 

@@ -158,8 +158,8 @@ def osuna() -> None:
 def osuna_closest() -> None:
     """Train as osuna does, but swap in the largest violators (Mostefaoui, Zaou).
 
-    For classes these are the rows of smallest y f(x): on noisy data the outliers, and it is far
-    slower than osuna.
+    For classes these are the rows with the smallest y f(x). On noisy data they are outliers, so
+    that this algorithm is far slower than osuna.
     """
 
 
@@ -187,7 +187,8 @@ def sgd() -> None:
     LIBLINEAR's text format: liblinear-predict reads it. With -t rbf or -t poly it is linear in
     random features that stand for that kernel, and only randsvm-predict reads it.
 
-    -s one-class expects rows without outliers: it would learn outliers as normal rows.
+    -s one-class without -n expects rows without outliers: it would learn outliers as normal rows.
+    With -n at most that share of the rows is outside.
 
     With --update MODEL the training of that model continues with the rows of TRAIN_FILE as they
     arrive (- is standard input). MODEL_FILE is written at the end and at every --checkpoint.

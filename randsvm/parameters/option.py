@@ -253,7 +253,7 @@ class Folds(Kind):
     metavar = "N[xREPEATS]"
     expected = "folds as 5 or 5x3"
     number = Whole()
-    bounds = "from 2 to 1000, with up to 100 repetitions as 5x3"
+    bounds = "from 2 to 1000 folds, up to 100 repetitions"
 
     def read(self, given: Any) -> tuple[int, int]:
         pair = given if isinstance(given, tuple) else (given, 1)

@@ -35,8 +35,9 @@ class OsunaParams(Options):
     # faster.
     MANY_NONZEROS, MAX_WHOLE_VARIABLES_OF_MANY = 300.0, 4096
     DEFAULT_ROWS = (
-        f"all rows if they are at most {MAX_WHOLE_VARIABLES:,} ({MAX_WHOLE_VARIABLES_OF_MANY:,} "
-        f"with {MANY_NONZEROS:g} nonzeros each); else {MIN_ROWS:,}, growing to {MAX_ROWS:,} beyond "
+        f"all rows if there are at most {MAX_WHOLE_VARIABLES:,}, or "
+        f"{MAX_WHOLE_VARIABLES_OF_MANY:,} with a mean of {MANY_NONZEROS:g} or more nonzeros (half "
+        f"as many in a regression); else {MIN_ROWS:,}, growing to {MAX_ROWS:,} beyond "
         f"{FEW_TRAINING_ROWS:,} rows"
     )
 
@@ -90,9 +91,9 @@ class RandsvmParams(Options):
         Whole(">= 1"),
         "-k",
         "--support-bound",
-        help="The rule of Kumar et al.: end at k support vectors, and at no gap unless --gap is "
-        "given. --distortion, --delta or --separable alone set k by their formula.  [default: "
-        "none; with --gap none ceil(32 ln(4n/delta) / distortion^2)]",
+        help="The rule of Kumar et al.: end at k support vectors; a gap then ends the run only if "
+        "--gap is given, too. --distortion, --delta or --separable alone set k by their formula.  "
+        "[default: none; with --gap none ceil(32 ln(4n/delta) / distortion^2)]",
         group=STOP,
     )
     sample_size: int | None = option(
@@ -183,7 +184,8 @@ class RoundsParams(Options):
         Number("> 0 and < 1", NO_GAP),
         "--gap",
         help="Relative duality gap (P - D) / max(|P|, |D|) at which the training ends; none: it "
-        f"ends when no violator is left.  [default: {DEFAULT_GAP:g}]",
+        "ends when no violator is left, or with the rule of Kumar et al. also at k support "
+        f"vectors.  [default: {DEFAULT_GAP:g}]",
         group=STOP,
         brief=f"Relative gap to certify.  [default: {DEFAULT_GAP:g}]",
     )

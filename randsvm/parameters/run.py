@@ -93,8 +93,8 @@ class Limits(Options):
         Flag(),
         "--overwrite",
         help="Replace MODEL_FILE even if the training was interrupted or out of time and the old "
-        "model has a smaller gap. By default the new model then goes to MODEL_FILE.interrupted, "
-        "unless the model there has a smaller gap, too.",
+        "model has a smaller gap. By default the new model then goes to MODEL_FILE.interrupted; if "
+        "the model there has a smaller gap, too, the new one is not written.",
         group=OUTPUT,
     )
 
@@ -192,9 +192,9 @@ class DataParams(Options):
         None,
         Delimiter(),
         "--delimiter",
-        help="Character between the fields of a CSV or TSV file; tab is a word, and auto finds it "
-        "in the first lines. With ; numbers may have decimal commas.  [default: a comma in CSV, a "
-        "tab in TSV]",
+        help="Character between the fields of a CSV or TSV file; the word tab stands for a tab, "
+        "and auto finds the character in the first lines. With ; numbers may have decimal commas.  "
+        "[default: a comma in CSV, a tab in TSV]",
         group=TABLE,
     )
     missing: str | None = option(
@@ -210,7 +210,7 @@ class DataParams(Options):
         Kind(),
         "--missing-values",
         help="Texts or numbers that stand for a missing number in a table, besides NA, ? and the "
-        "like: '-' or -999,none; separated by commas.",
+        "like; separated by commas, for example '-',-999.",
         group=TABLE,
     )
 
@@ -255,7 +255,7 @@ class Search(Options):
         "-v",
         "--folds",
         help="Folds of a cross-validation before the training; 5x3: three times with other folds.  "
-        f"[default: {DEFAULT_FOLDS} for a grid]",
+        f"[default: {DEFAULT_FOLDS} in a search, otherwise no cross-validation]",
         group=SEARCH,
         brief="Folds of a cross-validation before the training.",
     )
@@ -272,8 +272,9 @@ class Search(Options):
         None,
         Number("> 0 and < 1"),
         "--search-gap",
-        help="Relative gap of the fits that are only scored; --gap if that is larger. The final "
-        f"model has --gap.  [default: {DEFAULT_GAP}]",
+        help="Relative gap of kernel machines that are only scored; if --gap is larger, it counts. "
+        f"The final model is trained to --gap.  [default: {DEFAULT_GAP}; for svc and svr on at "
+        "most 4,096 rows they end at the tolerance of the KKT conditions]",
         group=SEARCH,
     )
     no_racing: bool = option(
@@ -473,8 +474,8 @@ EXPORT_FORMATS = ("c", "onnx")
 # Commands that read the rows of a model name a file, or with --data it is an option.
 SQL = Option(
     ("--sql",),
-    "Query whose rows are read; in place of their file is the URL of the database, "
-    "duckdb:///FILE, sqlite:///FILE or postgresql://USER@HOST/NAME.",
+    "Query that selects the rows; give the URL of the database, duckdb:///FILE, sqlite:///FILE or "
+    "postgresql://USER@HOST/NAME, in place of the file of rows.",
     Kind(),
     TABLE,
 )
@@ -546,9 +547,9 @@ class PredictParams(Options):
         None,
         Kind(),
         "--into",
-        help="Write the table of --keep into this table of the database of --sql, in one "
-        "transaction, in place of OUTPUT_FILE. It is created, or its rows are replaced if it has "
-        "the same columns.",
+        help="Write the results, with the columns of --keep, into this table of the database of "
+        "--sql instead of OUTPUT_FILE, in one transaction. It is created, or its rows are replaced "
+        "if it has the same columns.",
         group=TABLE,
     )
     keep: str | None = option(
@@ -580,8 +581,8 @@ class PredictParams(Options):
         None,
         Delimiter(),
         "--delimiter",
-        help="Character between the fields of a CSV or TSV file; tab is a word, and auto finds it "
-        "in the first lines.  [default: that of the training]",
+        help="Character between the fields of a CSV or TSV file; the word tab stands for a tab, "
+        "and auto finds the character in the first lines.  [default: that of the training]",
         group=TABLE,
     )
 

@@ -128,8 +128,8 @@ class SgdParams(MachineParams):
         None,
         Whole(">= 0"),
         "--epochs",
-        help=f"Passes over the data.  [default: 0 with --gap, otherwise {MIN_EPOCHS}, up to "
-        f"{MAX_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
+        help=f"Passes over the data.  [default: {MIN_EPOCHS}; more, up to {MAX_EPOCHS}, for fewer "
+        f"than {MANY_ROWS:,} rows; 0 with --gap]",
         group=STOP,
         brief="Passes over the data.",
     )

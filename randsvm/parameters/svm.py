@@ -401,8 +401,8 @@ class KernelParams(MachineParams):
         Number("> 0 and < 1"),
         "-e",
         "--tolerance",
-        help="Tolerance of the KKT conditions. In a search of svc or svr on at most 4,096 rows it "
-        "ends the fits that are only scored, unless --search-gap is given.",
+        help="Tolerance of the KKT conditions. For svc and svr on at most 4,096 rows it also ends "
+        "the fits of a search that are only scored, unless --search-gap is given.",
         group=STOP,
     )
     shrinking: bool = option(

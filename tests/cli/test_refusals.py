@@ -43,7 +43,7 @@ LINES = [
     (
         "randsvm -v 1 two m",
         2,
-        "'-v' / '--folds': must be from 2 to 1000, with up to 100 repetitions as 5x3, got 1",
+        "'-v' / '--folds': must be from 2 to 1000 folds, up to 100 repetitions, got 1",
     ),
     ("randsvm -w1 0 two m", 2, "'-w' / '--weight': must be > 0 and finite, got 0"),
     ("randsvm", 2, "Missing argument 'TRAIN_FILE'"),
