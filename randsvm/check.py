@@ -656,15 +656,13 @@ def check(*words: Any, **options: Any) -> tuple[int, str]:
 def main() -> None:
     text = "Verify the certificate of MODEL, trained on DATA: see docs/certificate-format.md."
     parser = argparse.ArgumentParser(prog="randsvm-check", description=text)
-    parser.add_argument("data", nargs="+", metavar="DATA")
-    parser.add_argument("path", metavar="MODEL")
-    parser.add_argument("--row-weights", metavar="FILE", help="weights of rows, one a line")
-    text = "the file that randsvm-train --certificate wrote"
-    parser.add_argument("--certificate", metavar="FILE", help=text)
-    text = "with --certificate, compute M random rows [2000]"
-    parser.add_argument("--samples", metavar="M", type=int, default=2000, help=text)
-    text = "use finer numbers if float64 does not decide, however long it takes"
-    parser.add_argument("--exact", action="store_true", help=text)
+    add = parser.add_argument
+    add("data", nargs="+", metavar="DATA")
+    add("path", metavar="MODEL")
+    add("--row-weights", metavar="FILE", help="weights of rows, one a line")
+    add("--certificate", metavar="FILE", help="the file that randsvm-train --certificate wrote")
+    add("--samples", metavar="M", type=int, default=2000, help="rows drawn of that file [2000]")
+    add("--exact", action="store_true", help="finer numbers if float64 does not decide; slow")
     status, text = check(**vars(parser.parse_args()))
     stream = sys.stdout if status < BAD else sys.stderr
     print(f"{WORDS.get(status, 'randsvm-check')}: {text}", file=stream)
