@@ -9,7 +9,7 @@ A free b makes the sum of all coefficients 0, which no single coefficient can ke
 minimum of P + (b - b0)^2 / (2 s^2), which makes s a further feature of all rows. As b0 follows b,
 the penalty vanishes (the proximal point algorithm).
 
-What the visits of a pass see adds up to about P - D, at no cost.
+Each visit computes the row's part of P - D: the sum over a pass estimates P - D at no cost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from randsvm.events import Progress, emit
 
 # Values in the rows that are visited between two events.
 VALUES = 1 << 24
-# The passes end after this many visits of each row: a large C takes ever more of them.
+# The passes end after this many visits of each row: with a large C they would take far more.
 MAX_VISITS = 100
 SEED = 88172645463325252
 
@@ -40,7 +40,7 @@ def ascend(
     b: float,
     beta: np.ndarray,
 ) -> Generator[tuple[np.ndarray, float], bool | None, None]:
-    """Yield u = (w, b), (d + 1,), and about the relative gap, after each pass.
+    """Yield u = (w, b), (d + 1,), and an estimate of the relative gap, after each pass.
 
     X : (n, d) float32; bounds : of the coefficients, (n,) each; ridge : (n,), D has the terms
     -ridge beta^2 / 2; b: the first one; beta : (n,), zeros, which become the coefficients. The next

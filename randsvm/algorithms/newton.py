@@ -59,14 +59,16 @@ MAX_IDLE_STEPS = 20
 MANY_COLUMNS = 1000
 # P and D are also computed after these passes, for a run that ends early.
 EVALUATED = (1, 8, 64)
-# If the passes end above the gap, they go on until what they see is below this part of it.
+# Where the estimate of a pass reaches the gap and the evaluation does not, passes go on until their
+# estimate is below this part of the gap.
 STRICTER = 0.7
 # Relative rounding of sums.
 ROUNDING = 1e-12
 # A column counts as constant if its variance is at most this part of its mean square.
 CONSTANT = 1e-15
-# With at most so many columns and values in a row, the Hessian is computed as a matrix, unless the
-# square of the mean of a column is more than FAR times its variance.
+# The Hessian is computed as a matrix if there are at most FEW_COLUMNS columns and, on average, at
+# most FEW_IN_ROW nonzeros in a row, unless the squared mean of a column is more than FAR times its
+# variance.
 FEW_COLUMNS, FEW_IN_ROW, FAR = 300, 100, 1e4
 # Rows with at most this many nonzeros are kept as they are read, and more if memory allows.
 FEW_VALUES = 1 << 20
