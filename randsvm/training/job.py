@@ -22,7 +22,7 @@ from randsvm.data.cache import is_cache
 from randsvm.data.columns import Frame
 from randsvm.data.dataset import Dataset, Source
 from randsvm.data.kept_rows import is_kept
-from randsvm.errors import OutOfTimeError
+from randsvm.errors import ClusterError, Interrupted, OutOfTimeError
 from randsvm.events import Iteration, Watch, listener, listening, silent
 from randsvm.files import display_output
 from randsvm.models.model_text import check_is_not_model, check_replaces_model
@@ -202,8 +202,11 @@ class Clock:
             self._deadline = outer
 
     @contextmanager
-    def before_a_model(self, model: str) -> Iterator[None]:
-        """Raise OutOfTimeError if the time limit comes in this block, before a model exists."""
+    def before_a_model(self, model: str, has_model: Callable[[], bool]) -> Iterator[None]:
+        """Say that there is no model if a signal, the time limit or a cluster ends this block.
+
+        Raises OutOfTimeError for the time limit. has_model: whether there is one after all
+        """
         try:
             with self.until(lambda: self.end):
                 yield
@@ -212,6 +215,11 @@ class Clock:
             raise OutOfTimeError(
                 f"--time-limit is over before there is a model: {name} is left as it was"
             ) from None
+        except (Interrupted, ClusterError) as error:
+            if not has_model():
+                reason, *more = error.args
+                error.args = ("; ".join([f"{reason}: no model was written", *more]),)
+            raise
 
     def pass_on(self, event: object) -> None:
         """Pass an event on, also after the deadline."""

@@ -588,7 +588,7 @@ def update(
                 seconds=clock.seconds,
             )
         )
-        with run.saved_if_broken_off():
+        with clock.before_a_model(run.name, lambda: run.has_model), run.saved_if_broken_off():
             outcome = run.save(run.train())
         return run.result(outcome)
 

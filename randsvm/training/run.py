@@ -159,9 +159,8 @@ def _load_on_cluster(data: Source, options: ParseOptions, resources: Resources) 
     try:
         worker_pool = executor.connect(address)
     except TimeLimitError:
-        raise ClusterError(
-            f"cannot reach the cluster {address} before --time-limit is over: no model was written"
-        ) from None
+        words = f"cannot reach the cluster {address} before --time-limit is over"
+        raise ClusterError(words) from None
     try:
         # Workers may start while this process reads.
         return executor.scan_on(worker_pool, dataset.load(data, options, resources), resources)
@@ -383,10 +382,11 @@ def train(
     params = trainer.prepared(params)
     job = trainer.job  # `prepared` fills in its defaults
     check_gap(job, params)
+    run: FileRun[AnyParams] | None = None
     with (
         one_blas_thread(),
         listening(clock),
-        clock.before_a_model(model or IN_MEMORY),
+        clock.before_a_model(model or IN_MEMORY, lambda: run is not None and run.has_model),
         closing(load_rows(data, params, job)) as whole,
     ):
         if job.limits.keep_rows is not None:
@@ -544,8 +544,6 @@ class TrainingRun(ABC):
                 # A signal asks for the model so far: its place is worth a word if it is another.
                 if fate is not None and (self.problem is not None or not is_interruption):
                     error.args = (f"{words_of(error)}: {fate}",)
-            elif is_interruption and not self.has_model:
-                error.args = (f"{error}: no model was written",)
             raise
 
     def _fate_after(self, error: Exception) -> str | None:

@@ -89,7 +89,7 @@ def search(
             if not scores.stage(candidates, rows):
                 break
     except (Interrupted, ClusterError) as error:
-        error.args = (f"{error}: no model was written; {scores.best_so_far()}",)
+        error.args = (*error.args, scores.best_so_far())
         raise
     tried = scores.ranked
     if not tried:

@@ -23,7 +23,7 @@ from liblinear import liblinearutil
 from libsvm import svmutil
 from model_files import load_model
 
-from randsvm import events
+from randsvm import Arrays, api, events
 from randsvm.errors import Interrupted
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -130,6 +130,27 @@ def test_before_the_first_scan_the_old_model_stays(tmp_path, path, number=signal
     assert names(tmp_path) == {"m"}
     assert killed.model.read_text() == OLD_MODEL
     assert killed.model.stat().st_mtime_ns == before.st_mtime_ns
+
+
+@pytest.mark.parametrize("command", ["randsvm", "sgd"])
+def test_a_signal_at_any_event_says_whether_a_model_was_written(tmp_path, command):
+    """Of the first events: those of reading, of the start, and of the first rounds."""
+    y, X = gaussians(400, 2)
+    more = {"sample_size": 30} if command == "randsvm" else {"epochs": 30}
+    for last in range(12):
+        (tmp_path / "m").write_text(OLD_MODEL)
+        seen = []
+
+        def watch(event, seen=seen, last=last):
+            seen.append(event)
+            if len(seen) > last:
+                raise Interrupted(15)
+
+        with pytest.raises(Interrupted) as raised:
+            api.train(Arrays(X, y), tmp_path / "m", command, watch, **more)
+        is_kept = (tmp_path / "m").read_text() == OLD_MODEL
+        words = ": no model was written" if is_kept else ""
+        assert str(raised.value) == f"interrupted by signal 15{words}", seen[-1]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -263,7 +284,7 @@ def waiting(tmp_path, clouds, linear_model, line):
 # Sends itself each pair of (signal, seconds until the next) and says that it still runs.
 SENDING = """
 import os, signal, sys, time
-from randsvm import events
+from randsvm import api, events
 from randsvm.cli import process
 now = 0.0
 time.monotonic = lambda: now
