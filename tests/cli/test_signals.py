@@ -21,7 +21,7 @@ from base import ThreadPool
 from learning import OLD_MODEL, board, gaussians, kernel, learn, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
-from model_files import load_model
+from model_files import load_model, rows_of
 
 from randsvm import Arrays, api, events
 from randsvm.errors import Interrupted
@@ -88,9 +88,8 @@ def assert_model_as_reported(killed, data, number):
     norm = found.beta @ kernel(words, Z, Z) @ found.beta
     exact = norm / 2 + C * np.maximum(0, 1 - y * (u + found.b)).sum()
     assert abs(metadata["primal"] - exact) <= metadata["primal_error"] + 1e-9 * exact
-    rows = loaded.rows(
-        np.arange(11) * 2, np.tile([1, 2], 10).astype(np.int32), X[:10].astype(np.float32).ravel()
-    )
+    values = X[:10].astype(np.float32).ravel()
+    rows = rows_of(loaded, np.arange(11) * 2, np.tile([1, 2], 10), values)
     assert loaded.decision(rows)[:, 0] == pytest.approx(u[:10] + found.b, abs=1e-6)
 
 

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import oracle
 import pytest
-from rows import matrix_of, open_rows, parts_of, summary_of
+from rows import matrix_of, open_rows, parts_of, stored_values, summary_of
 from scipy import sparse
 
 import randsvm
@@ -47,7 +47,7 @@ def test_rows_are_not_copied():
     dense, csr = rows(), sparse.csr_matrix(rows(share=0.3))
     for given, values in ((dense, dense), (csr, csr.data)):
         with open_rows(Arrays(given, np.arange(50) % 2), **SMALL) as D:
-            assert np.shares_memory(D.store.read(3).values, values)
+            assert np.shares_memory(stored_values(D.store, 3), values)
 
 
 def test_columns_beyond_those_of_files_are_refused_and_wide_matrices_are_read():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rows import Store, chunk, fail_once
+from rows import Store, chunk, fail_once, stored_values
 from scipy import sparse
 
 from randsvm.errors import SpillError
@@ -36,6 +36,6 @@ def test_a_single_failed_write_loses_no_chunk(monkeypatch, operation, limit, fai
         store.finish()
     assert len(failed) == (failing < len(calls))
     for place, number in enumerate(kept):
-        assert (store.read(place).values == number).all()
+        assert (stored_values(store, place) == number).all()
         assert (store.chunks[place].y == number).all()
     store.close()

@@ -14,6 +14,7 @@ from model_files import (
     kernel_model,
     load_model,
     predicts_by_cells,
+    rows_of,
     save_model,
     voted_classes,
 )
@@ -353,7 +354,7 @@ def test_labels_of_rows_in_cells_are_those_in_float64():
         class_of=own,
     )
     X = csr(rng.uniform(-1, 5, (1000, 2)).astype(np.float32))
-    rows = model.rows(X.indptr, X.indices + np.int32(1), X.data)
+    rows = rows_of(model, X.indptr, X.indices + 1, X.data)
     fast, exact = model.decision(rows, labels_only=True), model.decision(rows)
     assert predicts_by_cells(model) and model.rows_at_once == 4096
     assert np.abs(fast - exact).max() < 1e-3 and (fast != exact).any()

@@ -22,6 +22,7 @@ from model_files import (
     metadata_of,
     read_body,
     resealed,
+    rows_of,
     runs_of,
     save_model,
     split_trailer,
@@ -45,7 +46,7 @@ def written(kind, tmp_path):
 def decisions(model):
     base = int(model.features[0]) if len(model.features) else 1
     indices = np.tile(np.arange(base, base + 4, dtype=np.int32), len(ROWS))
-    rows = model.rows(np.arange(0, ROWS.size + 1, 4), indices, ROWS.ravel())
+    rows = rows_of(model, np.arange(0, ROWS.size + 1, 4), indices, ROWS.ravel())
     return model.decision(rows)
 
 

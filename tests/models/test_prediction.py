@@ -10,7 +10,7 @@ from base import STANDARD_OUTPUTS
 from commands import run_predict, run_train
 from csr_rows import csr
 from libsvm import svmutil
-from model_files import kernel_model, load_model
+from model_files import kernel_model, load_model, rows_of
 from scipy import sparse
 
 import randsvm
@@ -280,7 +280,7 @@ def test_labels_in_float32_are_those_in_float64(tmp_path, train, predict, classe
         parameter = svmutil.svm_parameter(f"-q -g 0.5 -c {C}")
         svmutil.svm_save_model(str(model), svmutil.svm_train(problem, parameter))
     loaded, rows = load_model(model), csr(X.astype(np.float32))
-    laid_out = loaded.rows(rows.indptr, rows.indices + np.int32(1), rows.data)
+    laid_out = rows_of(loaded, rows.indptr, rows.indices + 1, rows.data)
     exact, fast = loaded.decision(laid_out), loaded.decision(laid_out, labels_only=True)
     assert np.abs(fast - exact).max() < 1e-3 * C
     assert (fast != exact).any()
@@ -296,7 +296,8 @@ def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
 
     def decision(x, labels_only=False):
         indices, values = np.array([1, 2], np.int32), x.astype(np.float32)
-        return loaded.decision(loaded.rows(np.array([0, 2]), indices, values), labels_only)[0, 0]
+        rows = rows_of(loaded, np.array([0, 2]), indices, values)
+        return loaded.decision(rows, labels_only)[0, 0]
 
     above, below = np.array([1.0, 1.0]), np.array([-1.0, -1.0])
     assert decision(above) > 0 > decision(below)
@@ -322,7 +323,7 @@ def test_rounding_that_adds_up_over_features_changes_no_label(gamma):
             beta=np.ones((3, 1)),
             b=np.array([margin - 3]),
         )
-        rows = model.rows(ones.indptr, ones.indices + np.int32(1), ones.data)
+        rows = rows_of(model, ones.indptr, ones.indices + 1, ones.data)
         assert (model.decision(rows, labels_only=True) > 0).all()
 
 

@@ -21,7 +21,7 @@ from commands import run_train
 from fuzzing_commands import Lines, Logs
 from liblinear import liblinearutil
 from libsvm import svm, svmutil
-from model_files import SEAL, resealed
+from model_files import SEAL, resealed, rows_of
 from scipy import sparse
 
 from randsvm.arrays import squared_norms
@@ -270,7 +270,7 @@ class Models:
         indices = np.array([index for index, _ in pairs], np.int32)
         values = np.array([value for _, value in pairs], np.float32)
         try:
-            return loaded.decision(loaded.rows(indptr, indices, values))
+            return loaded.decision(rows_of(loaded, indptr, indices, values))
         except ParameterError:
             return None
 

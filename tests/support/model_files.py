@@ -33,6 +33,11 @@ from randsvm.training import probabilities
 # ---- files --------------------------------------------------------------------------------------
 
 
+def rows_of(model: Any, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> Any:
+    """Return rows as the model computes with them. indices: of the features, as in a file."""
+    return model.rows(indptr, np.asarray(indices, np.int32), values)
+
+
 def load_model(path: object) -> Any:
     """Return the model in a file."""
     return randsvm.load(str(path)).model

@@ -202,6 +202,11 @@ def chunk(
     )
 
 
+def stored_values(store: Store, number: int) -> np.ndarray:
+    """Return the values of a chunk as they are stored."""
+    return store.read(number).values
+
+
 def fail_once(patch: pytest.MonkeyPatch, operation: str, failing: int) -> list[Any]:
     """Let a call of "write" or "finish" of a spill file fail; return the list of all calls.
 
