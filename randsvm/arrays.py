@@ -291,10 +291,10 @@ def absolute(X: Matrix) -> Matrix:
     return np.abs(X) if isinstance(X, np.ndarray) else X.with_data(np.abs(X.data))
 
 
-def column_sums(X: Matrix) -> np.ndarray:
-    """Return the sum of each column, (d,) float64."""
-    ones = np.ones(X.shape[0])
-    return ones @ X if isinstance(X, np.ndarray) else X.column_products(ones)
+def column_sums(X: Matrix, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the sum of each column, (d,) float64. weights : (m,) of the rows, None: all are 1."""
+    weights = np.ones(X.shape[0]) if weights is None else weights
+    return weights @ X if isinstance(X, np.ndarray) else X.column_products(weights)
 
 
 def csr_of_all(values: np.ndarray, m: int, d: int) -> CsrMatrix:

@@ -26,12 +26,12 @@ for columns of mean 0, so that neither the units nor the means of the columns ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from itertools import count
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -75,24 +75,33 @@ FEW_VALUES = 1 << 20
 
 
 class Solution(NamedTuple):
-    """The weights of lowest P so far, that P, the highest D so far, and the numbers of Newton steps
-    and of passes of coordinate ascent.
+    """The weights of lowest P so far and that P, and the highest D so far and its coefficients,
+    (n,) of each decision function. P is infinite until the last one is begun.
 
-    P is infinite until the last decision function is begun. coefficients: those of D of each
-    decision function so far, (n,)
+    steps, passes: the most Newton steps and passes of a decision function. is_limited: whether
+    their number ended one of them above the gap. latest: the number of a decision function, and u
+    and the coefficients after its last pass, whose P and D are not known yet
     """
 
     linear: Linear
+    coefficients: list[np.ndarray]
     primal: float
     dual: float
     steps: int
     passes: int
-    coefficients: Sequence[np.ndarray] = ()
+    is_limited: bool
+    latest: tuple[int, np.ndarray, np.ndarray] | None
 
     @property
     def gap(self) -> float:
         scale = max(abs(self.primal), abs(self.dual))
         return (self.primal - self.dual) / scale if scale else 0.0
+
+    def take_latest(self) -> None:
+        """Take what is latest for the best."""
+        if self.latest is not None:
+            k, u, self.coefficients[k] = self.latest
+            self.linear.w[:, k], self.linear.b[k] = u[:-1], u[-1]
 
 
 def minimise(
@@ -118,8 +127,8 @@ def minimise(
     """
     w, b, K = start.w.copy(), start.b.copy(), len(start.b)
     # D of coefficients of 0 is 0.
-    primal, dual, coefficients = np.full(K, inf), np.zeros(K), list[np.ndarray]()
-    steps, passes, X = 0, 0, None
+    primal, dual, coefficients = np.full(K, inf), np.zeros(K), [np.zeros(D.n)] * K
+    steps, passes, is_limited, X = 0, 0, False, None
     if D.mapping is None and D.d >= MANY_COLUMNS and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
         chunks = (chunk for shard in D.shards for chunk in D.chunks(shard))
         X = CsrMatrix.vstack([to_csr(c.X).astype(np.float32, copy=False) for c in chunks])
@@ -129,13 +138,16 @@ def minimise(
         rows = cache(lambda shard: list(_rows(D, shard)))
     for k in range(K):
         problem = _Problem(D, objective, C, k, moments, bias, rows)
-        for number, best in enumerate(problem.reach(np.append(w[:, k], b[k]), gap, X, most)):
-            w[:, k], b[k] = best.u[:-1], best.u[-1]
+        for number, (u, beta) in enumerate(problem.reach(np.append(w[:, k], b[k]), gap, X, most)):
+            best = problem.best
+            if u is best.u:
+                w[:, k], b[k], coefficients[k] = u[:-1], u[-1], beta
+            latest = None if u is best.u else (k, u, beta)
             primal[k], dual[k] = best.primal, best.dual
             steps, passes = max(steps, number - problem.passes), max(passes, problem.passes)
-            coefficients[k:] = [problem.dual_beta]
+            is_limited |= number == most and not problem.is_reached
             sums = float(primal.sum()), float(dual.sum())
-            yield Solution(Linear(w, b), *sums, steps, passes, coefficients)
+            yield Solution(Linear(w, b), coefficients, *sums, steps, passes, is_limited, latest)
             if number == most:
                 break
 
@@ -153,18 +165,20 @@ def column_moments(D: Dataset) -> np.ndarray:
     return _total(D, sums, np.zeros((2, D.d))) / D.n
 
 
+# A point u = (w, b), (d + 1,), and feasible coefficients, (n,).
+Found: TypeAlias = tuple[np.ndarray, np.ndarray]
+
+
 class _Point(NamedTuple):
     """A point u = (w, b), (d + 1,), and what is known there.
 
-    primal, dual: P and D; shorter : (2,), the factors that make the positive and the negative
-    coefficients feasible; smoothed, smoothed_dual: those of the smoothed problem; gradient :
+    primal, dual: P and D; smoothed, smoothed_dual: those of the smoothed problem; gradient :
     (d + 1,) of the smoothed problem; curvature: the sum of the rows' second derivatives
     """
 
     u: np.ndarray
     primal: float
     dual: float
-    shorter: np.ndarray
     smoothed: float
     smoothed_dual: float
     gradient: np.ndarray
@@ -202,28 +216,29 @@ class _Problem:
         self.most = largest if objective.is_squared else self.C
         self.beta0, self.beta, self.second = np.zeros((3, D.n))
         nothing = np.zeros(D.d + 1)
-        self.best = _Point(nothing, inf, -inf, np.ones(2), inf, -inf, nothing, 0.0)
+        self.best = _Point(nothing, inf, -inf, inf, -inf, nothing, 0.0)
         self.passes = 0
 
     def reach(
         self, u: np.ndarray, gap: float, X: CsrMatrix | None, most: int | None
-    ) -> Iterator[_Point]:
-        """Yield the best point so far: the start, and after each pass and Newton step.
+    ) -> Iterator[Found]:
+        """Yield the best point and coefficients so far: the start, and after each pass, whose own
+        they are if it is not evaluated, and Newton step.
 
         X: all rows, for passes; None: Newton steps only. most: no pass follows that of this number.
         """
         self.gap = gap
         if X is not None and not u[:-1].any():
             yield from self._ascend(u, X, most)
-            if self._is_reached:
+            if self.is_reached:
                 return
             u = self.best.u
             if not self.objective.is_squared:
                 self.beta0[:] = self.dual_beta
         yield from self._steps(u)
 
-    def _ascend(self, u: np.ndarray, X: CsrMatrix, most: int | None) -> Iterator[_Point]:
-        """Yield the best point so far: the start, and after each pass of coordinate ascent."""
+    def _ascend(self, u: np.ndarray, X: CsrMatrix, most: int | None) -> Iterator[Found]:
+        """Yield what `reach` yields of coordinate ascent."""
         regression = self.objective.is_regression
         up, down = (self.y > 0) | regression, (self.y < 0) | regression
         ridge = 1 / (2 * self.C) if self.objective.is_squared else np.zeros(len(self.y))
@@ -233,35 +248,47 @@ class _Problem:
         passes = ascend(X, self.y, bounds, ridge, epsilon, self.bias, b, self.beta)
         asked, again = self.gap, None
         with suppress(StopIteration):
-            while not self._is_reached:
+            while not self.is_reached:
                 u, found = passes.send(again)
                 self.passes += 1
                 again = found <= asked
                 if again or self.passes in (*EVALUATED, most):
-                    self._best_with(self._evaluate(u, given=True))
+                    yield self._best_with(self._evaluate(u, given=True))
                     asked *= STRICTER if again else 1.0
-                yield self.best
-        if not self._is_reached:
+                else:
+                    yield u, self._feasible()
+        if not self.is_reached:
             # The passes ended above the gap: Newton steps begin where they ended.
             self._best_with(self._evaluate(u, given=True))
 
     @property
-    def _is_reached(self) -> bool:
+    def is_reached(self) -> bool:
         primal, dual = self.best.primal, self.best.dual
         return primal - dual <= self.gap * max(abs(primal), abs(dual))
 
-    def _best_with(self, at: _Point) -> _Point:
-        """Return the point of lowest P so far with the highest D so far, and keep the coefficients
-        of that D."""
+    def _feasible(self) -> np.ndarray:
+        """Return the coefficients with the sum that is prescribed."""
+        size = np.array([self.beta[self.beta > 0].sum(), -self.beta[self.beta < 0].sum()])
+        return self.beta * np.where(self.beta > 0, *self._shorter(size))
+
+    def _shorter(self, size: np.ndarray) -> np.ndarray:
+        """Return the factors of the coefficients above 0 and below 0, whose absolute sums are
+        `size`, that make their sum 0: the larger side is scaled down."""
+        if not self.bias:
+            return np.ones(2)
+        return np.divide(size.min(), size, out=np.zeros(2), where=size > 0)
+
+    def _best_with(self, at: _Point) -> Found:
+        """Return the point of lowest P and the coefficients of highest D so far."""
         best = self.best
         if at.dual > best.dual:
-            self.dual_beta = self.beta * np.where(self.beta > 0, *at.shorter)
+            self.dual_beta = self._feasible()
         lower = at if at.primal < best.primal else best
         self.best = lower._replace(dual=max(at.dual, best.dual))
-        return self.best
+        return self.best.u, self.dual_beta
 
-    def _steps(self, u: np.ndarray) -> Iterator[_Point]:
-        """Yield the best point so far after each Newton step, and before them without passes."""
+    def _steps(self, u: np.ndarray) -> Iterator[Found]:
+        """Yield what `reach` yields after each Newton step, and before them without passes."""
         mean, square = self.moments()
         self.mean = mean * self.bias
         variance = square - self.mean**2
@@ -271,13 +298,13 @@ class _Problem:
         self.is_direct &= bool((self.mean**2 <= FAR * self.variance).all())
         at, lowest, last = self._evaluate(u), inf, 0
         for number in count():
-            best = self._best_with(at)
+            found = self._best_with(at)
             if number or not self.passes:
-                yield best
-            difference = best.primal - best.dual
+                yield found
+            difference = self.best.primal - self.best.dual
             if difference < 0.99 * lowest:
                 lowest, last = difference, number
-            if self._is_reached or number - last == MAX_IDLE_STEPS:
+            if self.is_reached or number - last == MAX_IDLE_STEPS:
                 return
             solved = at.smoothed - at.smoothed_dual < SMOOTHED_PART * (at.primal - at.dual)
             if solved and not self.objective.is_squared:
@@ -356,16 +383,13 @@ class _Problem:
         (loss, smoothed), (proximal, curvature) = sums[:2].tolist()
         # Two numbers each, of the coefficients above 0 and of those below.
         (size, value, square), products = sums[2:5], sums[5:]
-        shorter = np.ones(2)
-        if self.bias:
-            # Feasible coefficients have the sum 0. The larger side is scaled down.
-            shorter = np.divide(size.min(), size, out=np.zeros(2), where=size > 0)
+        shorter = self._shorter(size)
         dual = float(value @ shorter - square @ shorter**2)
         dual -= float(np.square(products @ shorter).sum()) / 2
         norm = float(w @ w) / 2
         gradient = np.append(w - products.sum(axis=1), (size[1] - size[0]) * self.bias)
         smoothed += norm
-        return _Point(u, norm + loss, dual, shorter, smoothed, dual - proximal, gradient, curvature)
+        return _Point(u, norm + loss, dual, smoothed, dual - proximal, gradient, curvature)
 
     def _sums(self, shard: Shard, w: np.ndarray, b: float, given: bool) -> np.ndarray:
         """Return sums over the rows of a shard, (5 + d, 2): four numbers, then three of the rows

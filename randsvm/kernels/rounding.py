@@ -133,6 +133,16 @@ def sum_error(
     return SumError(0.0, SPARE * (grown(factors) + adding) * largest, other)
 
 
+def product_error(lengths: np.ndarray, terms: int, size: float, moved: float) -> np.ndarray:
+    """Return the bound of the error of <x, w> as computed in float64, (m,).
+
+    lengths : (m,), |x| of each row; terms: the most nonzeros of a row; size: |w|; moved: how far
+    scaling moved a row by its rounding
+    """
+    relative = accumulated(terms + WRITTEN)
+    return SPARE * size * (relative * lengths + moved) + terms * SMALLEST[FLOAT64_UNIT]
+
+
 def distance_of_machines(layout: Layout, total: float) -> float:
     """Return a bound of |w - w'| for the w of the vectors in a model file and that of the rows.
 

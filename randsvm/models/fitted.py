@@ -173,7 +173,7 @@ class FittedModel:
             for key, one in metadata.lines().items()
             if not isinstance(one, float) or math.isfinite(one)
         }
-        # Models of sgd have no line `certificate`: the gap of sgd --gap has no bounds of rounding.
+        # Older models of sgd --gap have no line `certificate`: their gap has no bounds of rounding.
         # Models of other programs have no certificate.
         unrecorded = "none" if metadata.gap is None else "computed"
         return {

@@ -119,6 +119,21 @@ class LinearObjective:
         """The share of the rows' weight that novelty detection leaves outside; None: any."""
         return self.origin if self.loss == OUTSIDE else None
 
+    def losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """Return the losses of rows with y = 1 or -1, or with targets y, elementwise."""
+        if self.epsilon is None:
+            return LOSSES[self.loss].of(y * f)
+        # As 1 - z, a distance from the tube would have an absolute error of 1e-16.
+        outside = np.maximum(np.abs(y - f) - self.epsilon, 0.0)
+        return outside**2 if self.is_squared else outside
+
+    def gains(self, y: np.ndarray, beta: np.ndarray, C: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the terms of D but for |w|^2: those of y beta - epsilon |beta|, and what a squared
+        loss subtracts, both (m,). beta : (m,); C : (m,), of each row"""
+        size = np.abs(beta)
+        penalty = size * size / (4 * C) if self.is_squared else np.zeros(len(y))
+        return y * beta - (self.epsilon or 0.0) * size, penalty
+
     def of(self, chunk: Chunk, f: np.ndarray) -> np.ndarray:
         """Return the LinearFindings of some rows, (4,) float64. f : (m, K) float64, their decision
         values.
@@ -126,12 +141,9 @@ class LinearObjective:
         With K = 1, f > 0 predicts class 0; otherwise the largest f predicts the class.
         """
         y, weights = chunk.y, weights_of(chunk)
-        if self.epsilon is not None:
-            residual = y - f[:, 0]
-            # As 1 - z, a distance from the tube would have an absolute error of 1e-16.
-            outside = np.maximum(np.abs(residual) - self.epsilon, 0.0)
-            violating, wrong = outside > 0, residual**2
-            loss = outside**2 if self.is_squared else outside
+        if self.is_regression:
+            loss, wrong = self.losses(y, f[:, 0]), (y - f[:, 0]) ** 2
+            violating = loss > 0
         else:
             classes = y.astype(np.int64)
             own = np.arange(f.shape[1]) == classes[:, None]
@@ -141,9 +153,8 @@ class LinearObjective:
                 z = f[own, None] - np.where(own, -np.inf, f).max(axis=1, keepdims=True)
             predicted = f.argmax(axis=1) if f.shape[1] > 1 else f[:, 0] <= 0
             wrong = predicted != classes
-            margin_loss = LOSSES[self.loss]
-            loss = self.weights[classes] * margin_loss.of(z).sum(axis=1)
-            violating = (z < margin_loss.margin).any(axis=1)
+            loss = self.weights[classes] * self.losses(np.ones(1), z).sum(axis=1)
+            violating = np.asarray((z < LOSSES[self.loss].margin).any(axis=1))
         losses, mistakes = (weights * loss).sum(), (weights * wrong).sum()
         return np.array([weights.sum(), losses, violating.sum(), mistakes])
 

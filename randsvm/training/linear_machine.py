@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from math import inf, isnan
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,8 @@ from randsvm.svm.linear import (
     evaluate_linear,
     with_share_outside,
 )
+from randsvm.svm.linear_certificate import certified
+from randsvm.svm.solution import Certificate
 from randsvm.training.job import (
     RESERVED_SECONDS,
     Clock,
@@ -68,6 +70,7 @@ from randsvm.training.job import (
     check_gap,
     check_paths,
 )
+from randsvm.training.rounds import INTERRUPTED_SECONDS, total_certificate
 from randsvm.training.run import FileRun, StartDetails, Trainer, TrainingRun, check_row_weights
 from randsvm.training.transcript import write as write_transcript
 
@@ -136,6 +139,8 @@ class LinearTrainer(Trainer[SgdParams]):
 FEW_VALUES = 1 << 20
 # --early-stopping leaves at least this number of rows to train on.
 MIN_TRAINING_ROWS = 2
+# The steps end at this part of the gap: the closing evaluation adds bounds of rounding.
+STEPS_SHARE = 0.99
 # A closing evaluation takes about this many times as long as the pass for the mean of |x|^2.
 EVALUATION_PASSES = 3.0
 
@@ -158,6 +163,9 @@ class LinearTrainingRun(FileRun[SgdParams]):
     found: Linear | None = None
     last_step: newton.Solution | None = None
     evaluation: LinearFindings | None = None
+    # Without the bounds of a closing evaluation nothing is certified.
+    certificate = Certificate(nan, nan, certified=False)
+    largest_gap: float | None = None
     progressive: tuple[int, float, float | None] | None = None
     # Few rows make one group, which this process trains on.
     groups = 1
@@ -186,9 +194,11 @@ class LinearTrainingRun(FileRun[SgdParams]):
         else:
             R2 = float(self.moments[1].sum()) or 1.0
             self.share_of_means = float(np.square(self.moments[0]).sum()) / R2
-        self.training_end = end - EVALUATION_PASSES * (time.perf_counter() - began)
         self.rng = Draws(trainer.job.data_params.seed)
+        passes = EVALUATION_PASSES * (time.perf_counter() - began)
         self.learner = _first_learner(self.D, trainer.labels, params, R2, self.rng.seed)
+        # The bounds of each decision function take another pass.
+        self.training_end = end - passes * (1 + len(self.learner.b) * (params.gap is not None))
         resources = trainer.job.resources
         if resources.cluster is not None:
             # The data may take the other part of the memory.
@@ -207,7 +217,32 @@ class LinearTrainingRun(FileRun[SgdParams]):
     def run(self) -> None:
         self.train()
         with suppress(TimeLimitError), self.clock.until(lambda: self.end):
-            self.evaluation = evaluate_linear(self.D, self.linear, self.learner.steps)
+            self._evaluate()
+        if self.stopped.reason is StopReason.GAP_REACHED and not self.certificate.gap <= (
+            self.params.gap or inf
+        ):
+            is_known = self.certificate.certified
+            late = StopReason.GAP_NOT_PROVEN if is_known else StopReason.TIME_LIMIT
+            self.stopped = Stopped(late)
+
+    def interrupt(self, stopped: Stopped) -> None:
+        if self.last_step is None:
+            return
+        self.last_step.take_latest()
+        clock = Clock(INTERRUPTED_SECONDS)
+        # What ended the steps may end the evaluation as well. Other listeners might do so.
+        with suppress(Exception), listening(clock), clock.until(lambda: clock.end):
+            self._evaluate()
+
+    def _evaluate(self) -> None:
+        """Evaluate the solution over all rows, and certify it where there are coefficients."""
+        steps, step = self.learner.steps, self.last_step
+        self.evaluation = evaluate_linear(self.D, self.linear, steps)
+        if step is not None:
+            C, bias = self.trainer.cost_and_lambda(self.params)[0], not self.params.no_bias
+            parts = certified(self.D, self.linear, steps, C, step.coefficients, bias)
+            self.certificate = total_certificate(parts)
+            self.largest_gap = max(one.gap for one in parts) if len(parts) > 1 else None
 
     def train(self) -> None:
         """Make all epochs and the steps to a gap, or those that time allows."""
@@ -223,6 +258,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
         except TimeLimitError:
             if not self.has_model:
                 raise
+            if self.last_step is not None:
+                self.last_step.take_latest()
             self.stopped = Stopped(StopReason.TIME_LIMIT)
 
     def _make_epochs(self) -> None:
@@ -259,25 +296,22 @@ class LinearTrainingRun(FileRun[SgdParams]):
 
     def _reach(self, gap: float) -> None:
         """Make passes and Newton steps until the duality gap, or as many as are allowed."""
-        learner, most = self.learner, self.params.max_iterations
+        learner = self.learner
         for found in newton.minimise(
             self.D,
             learner.steps,
             self.params.cost_and_lambda(self.D.total_weight())[0],
             learner.linear,
-            gap,
+            STEPS_SHARE * gap,
             lambda: self.moments,
             bias=not self.params.no_bias,
-            most=most,
+            most=self.params.max_iterations,
             memory=self.trainer.job.resources.memory // 4,
         ):
             self.last_step, self.found = found, found.linear
-        if found.gap <= gap:
-            self.stopped = Stopped(StopReason.GAP_REACHED, (gap,))
-        elif found.steps + found.passes == most:
+        self.stopped = Stopped(StopReason.GAP_REACHED, (gap,))
+        if found.is_limited:
             self.stopped = Stopped(StopReason.ITERATION_LIMIT)
-        else:
-            self.stopped = Stopped(StopReason.GAP_NOT_PROVEN)
 
     @property
     def has_model(self) -> bool:
@@ -298,6 +332,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
         if evaluation is not None:
             C = self.trainer.cost_and_lambda(self.params)[0]
             primal = float(np.square(linear.w).sum() / 2 + C * objective.total(evaluation, linear))
+            primal = self.certificate.primal if self.certificate.certified else primal
             wrong = "squared_error" if objective.is_regression else "error"
             known = {
                 "primal": primal,
@@ -307,7 +342,13 @@ class LinearTrainingRun(FileRun[SgdParams]):
             }
         if (step := self.last_step) is not None:
             known |= {"newton_steps": step.steps, "passes": step.passes}
-            known |= {"dual": step.dual, "gap": step.gap}
+            dual, gap, word = self.certificate.dual, self.certificate.gap, "proven"
+            if not self.certificate.certified:
+                # A listener gets the gap without bounds of rounding, and a model none.
+                gap = step.gap if stopped.reason is StopReason.CHECKPOINT else nan
+                dual, word = step.dual, "none"
+            known |= {"dual": dual, "gap": gap, "certificate": word}
+            known |= {"largest_gap": self.largest_gap, "evaluated": evaluation is not None}
         return Trained(
             model=self.name,
             steps=self.learner.steps_made,
@@ -338,13 +379,22 @@ class LinearTrainingRun(FileRun[SgdParams]):
         }
 
     def metadata(self, outcome: Trained) -> dict[str, Any]:
-        D = self.D
+        D, gaps = self.D, dict[str, Any]()
         one_epoch = D.total_weight() if D.summary.weighted else D.n
+        if outcome.dual is not None:
+            gaps = {
+                "problem": self._problem,
+                "primal_error": self.certificate.primal_error,
+                "dual": outcome.dual,
+                "dual_error": self.certificate.dual_error,
+                "gap": outcome.gap,
+                "certificate": outcome.certificate,
+            }
+            if self.largest_gap is not None:
+                gaps["largest_gap"] = self.largest_gap
         return {
-            **({} if self.params.gap is None else {"problem": self._problem}),
             "primal": or_nan(outcome.primal),
-            **({} if outcome.dual is None else {"dual": outcome.dual}),
-            **({} if isnan(outcome.gap) else {"gap": outcome.gap}),
+            **gaps,
             "violators": or_nan(outcome.violators),
             **({} if self.groups == 1 else {"averaged": self.groups}),
             "stopped": outcome.stopped,
@@ -360,8 +410,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
         path, step = self.trainer.job.limits.certificate, self.last_step
         if path is None:
             return
-        if step is None:
-            emit(Notice(f"{path} is not written: the training ended before the steps to the gap"))
+        if step is None or not self.certificate.certified:
+            emit(Notice(f"{path} is not written: the training ended before its closing evaluation"))
             return
         used = [np.flatnonzero(beta) for beta in step.coefficients]
         machines = [

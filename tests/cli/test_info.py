@@ -65,9 +65,9 @@ def test_a_model_of_libsvm(tmp_path, info, words, expected):
 
 
 @pytest.mark.parametrize(
-    ("words", "word"), [((), "none"), (("--gap", 0.1), "computed"), (("-s", 2), "none")]
+    ("words", "word"), [((), "none"), (("--gap", 0.1), "proven"), (("-s", 2), "none")]
 )
-def test_the_gap_of_a_linear_machine_has_no_bounds_of_rounding(tmp_path, info, data, words, word):
+def test_the_gap_of_a_linear_machine_is_proven(tmp_path, info, data, words, word):
     learnt = learn("sgd", data, tmp_path / "m", *words)
     found = info(learnt.model)
     assert (found["certificate"], found["gap"]) == (word, learnt.outcome["gap"])

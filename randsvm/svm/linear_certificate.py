@@ -1,0 +1,151 @@
+"""Certify linear machines: P of a machine and D of coefficients, with bounds of all rounding.
+
+docs/certificate.md has the proof; kernels/rounding.py the bounds of <w, x>.
+"""
+
+from __future__ import annotations
+
+from math import fsum, inf
+from typing import NamedTuple
+
+import numpy as np
+
+from randsvm.arrays import column_sums, squared_norms, to_csr
+from randsvm.data.dataset import Chunk, Dataset
+from randsvm.data.shard_executor import Shard
+from randsvm.events import Progress, emit
+from randsvm.kernels.rounding import (
+    PRESCRIBED,
+    SPARE,
+    WRITTEN,
+    accumulated,
+    addition_error,
+    largest_offset,
+    offset_error,
+    product_error,
+)
+from randsvm.svm.linear import Linear, LinearObjective
+from randsvm.svm.solution import Certificate
+from randsvm.svm.tasks import Task, change_of_dual
+
+# |x| of a row may be this much larger: squares underflow.
+VANISHED = 1e-150
+
+
+class _Sums(NamedTuple):
+    """Sums over some rows, and the largest numbers of any.
+
+    lost, most: losses, and the most that they may be; gain, size: the terms of D but for |w|^2,
+    and their absolute values; spread: |beta| |x|; shift: |beta| times the move of a row by its
+    scaling; longest: |x|; target: |y|; rows: of a chunk; chunks: their number; products : (d,),
+    beta x
+    """
+
+    lost: float
+    most: float
+    gain: float
+    size: float
+    spread: float
+    shift: float
+    chunks: float
+    longest: float
+    target: float
+    rows: float
+    products: np.ndarray
+
+    @staticmethod
+    def total(parts: list[_Sums]) -> _Sums:
+        *numbers, products = zip(*parts, strict=True)
+        return _Sums._make([*map(fsum, numbers[:7]), *map(max, numbers[7:]), sum(products)])
+
+
+def certified(
+    D: Dataset,
+    linear: Linear,
+    objective: LinearObjective,
+    C: float,
+    coefficients: list[np.ndarray],
+    bias: bool,
+) -> list[Certificate]:
+    """Return the certificate of each decision function, with D of its coefficients of the rows.
+
+    coefficients : (n,) each, within their bounds and with the sum 0 but for rounding. bias: whether
+    b is free
+    """
+    return [
+        _certified(D, linear, objective, C, k, beta, bias) for k, beta in enumerate(coefficients)
+    ]
+
+
+def _certified(
+    D: Dataset, linear: Linear, objective: LinearObjective, C: float, k: int, beta: np.ndarray,
+    bias: bool,
+) -> Certificate:  # fmt: skip
+    w, b, epsilon = linear.w[:, k], float(linear.b[k]), objective.epsilon or 0.0
+    norm = float(w @ w)
+    norm_error = addition_error(len(w) + WRITTEN, norm)
+
+    def of(chunk: Chunk) -> _Sums:
+        X, own = chunk.X, beta[chunk.start : chunk.start + len(chunk.y)]
+        y, weights = objective.binary(chunk.y, chunk.weights, k)
+        lengths, u = np.sqrt(squared_norms(X)) + VANISHED, X @ w
+        longest, terms, moved = float(lengths.max()), X.shape[1], 0.0
+        # Features that a `mapping` computes in float32 are taken as they are.
+        if D.mapping is None:
+            terms = int(np.diff(to_csr(X).indptr).max())
+            if D.scaling is not None:
+                moved = D.scaling.rounding(longest, terms, by_differences=False)
+        error = product_error(lengths, terms, (norm + norm_error) ** 0.5, moved)
+        f, error = u + b, offset_error(error, y, u, b, epsilon)
+        losses = C * weights * [objective.losses(y, each) for each in (f, f - error, f + error)]
+        gain, penalty = objective.gains(y, own, C * weights)
+        size = np.abs(own)
+        return _Sums(
+            float(losses[0].sum()),
+            float(losses.max(axis=0).sum()),
+            float(gain.sum() - penalty.sum()),
+            float(size @ (np.abs(y) + epsilon) + penalty.sum()),
+            float(size @ lengths),
+            float(size.sum()) * moved,
+            1,
+            longest,
+            float(np.abs(y).max()),
+            len(y),
+            column_sums(X, own),
+        )
+
+    def of_shard(shard: Shard) -> _Sums | None:
+        parts = [of(chunk) for chunk in D.chunks(shard) if len(chunk.y)]
+        return _Sums.total(parts) if parts else None
+
+    parts = []
+    for shard, part in zip(D.shards, D.map(of_shard, large=True), strict=True):
+        emit(Progress("scanning", shard.stop, D.n))
+        parts += [part] if part is not None else []
+    found = _Sums.total(parts)
+    additions = found.rows + found.chunks + PRESCRIBED
+    primal = norm / 2 + found.lost
+    primal_error = (
+        found.most - found.lost
+        + norm_error / 2 + addition_error(additions, found.most) + addition_error(1, primal)
+    )  # fmt: skip
+    v2 = float(found.products @ found.products)
+    v = v2**0.5
+    apart = SPARE * (accumulated(additions) * found.spread + found.shift)
+    dual = found.gain - v2 / 2
+    own = np.flatnonzero(beta)
+    y, weights = objective.binary(*_rows_of(D, own), k)
+    bound = inf if objective.is_squared else C
+    task = Task((bound, bound), epsilon, one_sided=not objective.is_regression)
+    offset = largest_offset(0.0, found.target + epsilon, found.longest**2, primal + primal_error)
+    dual_error = (
+        addition_error(additions, found.size) + addition_error(len(w), v2)
+        + SPARE * (v + apart) * apart + change_of_dual(task, y, beta[own], weights, offset * bias)
+    )  # fmt: skip
+    return Certificate(primal, dual, primal_error=primal_error, dual_error=dual_error)
+
+
+def _rows_of(D: Dataset, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return y of some rows, and their weights, None if all are 1."""
+    weights = D.weights()
+    return D.labels()[rows], None if weights is None else weights[rows]

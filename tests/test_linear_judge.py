@@ -1,0 +1,101 @@
+"""Certificates of random linear trainings, judged by exact arithmetic; the judge by hand."""
+
+from fractions import Fraction
+from math import exp, log
+
+import exact_judge
+import linear_judge
+import numpy as np
+import oracle
+import pytest
+from linear_judge import WrongError
+
+
+@pytest.mark.parametrize("number", (*range(5, 21), 1))
+def test_an_exact_judge_confirms_the_certificate_of_a_linear_machine(tmp_path, number):
+    linear_judge.certified(linear_judge.case_of(1, number), tmp_path)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("number", range(1000))
+def test_an_exact_judge_confirms_many_certificates_of_linear_machines(
+    tmp_path, fuzz_seed, results, number
+):
+    """A case is repeated by its seed and number."""
+    ended = "false"
+    try:
+        ended = linear_judge.certified(linear_judge.case_of(fuzz_seed, number), tmp_path)
+    finally:
+        with (results / "certificates.txt").open("a") as lines:
+            lines.write(f"linear-{fuzz_seed}-{number}\t{ended}\n")
+
+
+def logistic(z):
+    return log(1 + exp(-z))
+
+
+def entropy(p):
+    return -p * log(p) - (1 - p) * log(1 - p)
+
+
+# x = 1, -1, 3 with y = 1, -1, -1 and C_i = 2, 4, 1; w = 1/2 and b = 1/4: y f = 3/4, 1/4, -7/4.
+# D of the coefficients 1/4, -1/4, 0, whose w is 1/2 as well.
+BY_HAND = {
+    "hinge": (Fraction(1, 8) + Fraction(25, 4), Fraction(1, 2) - Fraction(1, 8)),
+    "squared-hinge": (
+        Fraction(1, 8) + Fraction(2 * 1 + 4 * 9 + 121, 16),
+        Fraction(1, 2) - Fraction(1, 8) - Fraction(1, 16) * (Fraction(1, 8) + Fraction(1, 16)),
+    ),
+    "log": (
+        1 / 8 + 2 * logistic(3 / 4) + 4 * logistic(1 / 4) + logistic(-7 / 4),
+        2 * entropy(1 / 8) + 4 * entropy(1 / 16) - 1 / 8,
+    ),
+    # |y - f| = 1/4, 3/4, 11/4, less 1/4
+    "epsilon-insensitive": (
+        Fraction(1, 8) + 4 * Fraction(1, 2) + Fraction(5, 2),
+        Fraction(1, 2) - Fraction(1, 8) - Fraction(1, 8),
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", BY_HAND)
+def test_p_and_d_of_linear_machines_are_those_computed_by_hand(tmp_path, loss):
+    data = tmp_path / "data"
+    data.write_text("+1 1:1\n-1 cost:2 1:-1\n-1 cost:0.5 1:3\n")
+    case = linear_judge.case_of(1, 0)._replace(
+        loss=loss, bias=True, C="2", epsilon="0.25", class_weights={}
+    )
+    w, beta = (
+        np.array([Fraction(v) for v in values]) for values in (["1/2"], ["1/4", "-1/4", "0"])
+    )
+    label = None if "epsilon" in loss else "1"
+    machine = linear_judge.Machine(w, Fraction(1, 4), label)
+    rows = exact_judge.read_rows(data)
+    for found, known in zip(
+        linear_judge.objectives(case, rows, machine, beta), BY_HAND[loss], strict=True
+    ):
+        assert abs(float(found.least) - float(known)) < 1e-12
+        assert abs(float(found.most) - float(known)) < 1e-12
+    with pytest.raises(WrongError, match="sum"):
+        linear_judge.objectives(case, rows, machine, beta * [2, 1, 1])
+
+
+LIES = {
+    "P ": ("primal", lambda P: P * (1 - 1e-9)),
+    "P at least": ("primal", lambda P: P * (1 + 1e-9)),
+    "D ": ("dual", lambda D: D + 1e-8 * abs(D)),
+    "gap ": ("gap", lambda gap: gap * (1 - 1e-6)),
+}
+
+
+@pytest.mark.parametrize("complaint", LIES)
+def test_a_lie_about_a_linear_machine_is_found(tmp_path, complaint):
+    case = linear_judge.case_of(1, 5)
+    assert linear_judge.certified(case, tmp_path)
+    model, (key, change) = tmp_path / "model", LIES[complaint]
+    stated = float(oracle.trailer(model)[key])
+    lines = [f"# randsvm {key} {number!r}\n" for number in (stated, change(stated))]
+    assert lines[0] in model.read_text()
+    model.write_text(model.read_text().replace(*lines))
+    found = linear_judge.contradictions(case, tmp_path / "data", model, tmp_path / "proof", [])
+    assert any(one.startswith(complaint) for one in found)
