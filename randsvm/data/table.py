@@ -31,6 +31,7 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 import numpy as np
 
 from randsvm import files
+from randsvm.arrays import distinct
 from randsvm.data._svmlight import end_of_records
 from randsvm.data.chunks import RawChunk, as_stored, copied, spilled
 from randsvm.data.columns import (
@@ -63,7 +64,7 @@ from randsvm.data.svmlight import (
 )
 from randsvm.decimals import BOOLEANS, NUMBER, folded
 from randsvm.errors import ContentError, DataError, ParameterError, quoted, shortened
-from randsvm.events import Progress, Watch, emit, silent
+from randsvm.events import Notice, Progress, Watch, emit, silent
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import AUTO
 from randsvm.records import record
@@ -104,6 +105,12 @@ DICTIONARY_BYTES = 1 << 25
 IS_NUMBER = rf"\A(?:{NUMBER.pattern})\z"
 # Values that show whether a column is likely to hold numbers.
 FIRST_VALUES = 2
+# Whole numbers are likely to be ids if random ones of their range would repeat so often, and these
+# repeat at most this share as often, or if the name of the column is that of ids.
+REPEATS, SHARE_OF_REPEATS = 10, 0.1
+NAME_OF_IDS = re.compile(r"(.*[_ .-])?id", re.IGNORECASE | re.DOTALL)
+# The first line of rows in svmlight: that of a file of --keep-rows, or a label and features.
+IS_SVMLIGHT = re.compile(rb"# rows of randsvm-train\r?\n|\S+( (qid|cost|[0-9]+):\S+)+\s*\n")
 # Records of the beginning of a text that show its delimiter.
 FIRST_RECORDS = 20
 # A comma comes last, as it may also be in numbers.
@@ -682,6 +689,8 @@ def _delimited(
     hint = "--no-header if the first line is a row" * header
     if other != delimiter:
         hint = f"{_option(other)} if it divides the fields"
+    if IS_SVMLIGHT.match(first.tobytes()):
+        hint = f"the rows are svmlight, such as those of --keep-rows: give the {format_} table"
 
     def batches(places: Sequence[int]) -> Iterator[Callable[[], _Batch]]:
         own_names = list(map(str, range(len(names))))
@@ -834,12 +843,35 @@ def exact_sums(values: np.ndarray) -> list[int]:
     return totals
 
 
+def repeats(values: np.ndarray) -> tuple[float, float]:
+    """Return how many repeat an earlier one, of as many random whole numbers in the range of these,
+    and of these themselves.
+
+    The second number is a lower bound if it is too large for ids, and inf if some values are not
+    whole. values : (m,) float64; nan and infinity are left out
+    """
+    values = values[np.isfinite(values)]
+    m, first = len(values), values[:FIRST_VALUES]
+    if (first != np.floor(first)).any() or (values != np.floor(values)).any():
+        return 0.0, np.inf
+    if not m:
+        return 0.0, 0.0
+    size = float(values.max() - values.min()) + 1
+    expected = m + size * np.expm1(-m / size)
+    least = max(0.0, m - size)
+    # Sorting takes longer than all else.
+    if expected < 1 or least > SHARE_OF_REPEATS * expected:
+        return expected, least
+    return expected, float(m - len(distinct(values)))
+
+
 @dataclass
 class _Learnt:
     """The values of a column of features.
 
     count, total : the number of its numbers, and their exact sum; texts : the others, each with the
-    file and the row of its first one, and the position of the column there
+    file and the row of its first one, and the position of the column there; expected, repeated :
+    sums of what `repeats` returns
     """
 
     name: str
@@ -847,6 +879,17 @@ class _Learnt:
     count: int = 0
     total: int = 0
     texts: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    expected: float = 0.0
+    repeated: float = 0.0
+
+    @property
+    def is_like_ids(self) -> bool:
+        """Whether the numbers of the column are likely to be ids, by its name or their values."""
+        if self.is_categorical or self.repeated == np.inf:
+            return False
+        are_unique = self.repeated <= SHARE_OF_REPEATS * self.expected
+        is_named = NAME_OF_IDS.fullmatch(self.name) is not None
+        return is_named or (are_unique and self.expected >= REPEATS)
 
     def check_texts(self) -> None:
         """Raise DataError for more texts than a column of categories may have."""
@@ -883,9 +926,9 @@ class _Learnt:
         return Column(self.name, None, self.total / (1 << EXPONENT) / self.count if fill else None)
 
 
-def _shell_record(text: str) -> str:
-    """Return a record of CSV with one field as a word of a shell."""
-    return "'" + written_record([text], ",").replace("'", "'\\''") + "'"
+def _shell_record(*texts: str) -> str:
+    """Return a record of CSV as a word of a shell."""
+    return "'" + written_record(texts, ",").replace("'", "'\\''") + "'"
 
 
 def learn(
@@ -939,6 +982,8 @@ def learn(
     if not rows:
         problem = "expected rows after the names of the columns, found none"
         raise first.refused(problem, first.hint)
+    if ids := [one.name for one in learnt.values() if one.count and one.is_like_ids]:
+        emit(Notice(_remark_about_ids(ids)))
     return Columns(
         format=options.format,
         header=options.header,
@@ -954,6 +999,17 @@ def learn(
     )
 
 
+def _remark_about_ids(names: Sequence[str]) -> str:
+    """Return a message about columns of numbers that are likely to be ids."""
+    listed = ", ".join(map(quoted, names[:MAX_NAMES])) + ", ..." * (len(names) > MAX_NAMES)
+    looks = f"columns {listed} look like ids, not quantities: leave them out"
+    if len(names) == 1:
+        looks = f"column {listed} looks like an id, not a quantity: leave it out"
+    record = _shell_record(*names[:MAX_NAMES])
+    option = f" with --ignore-columns {record}" if record.isprintable() else ""
+    return f"{looks}{option}?"
+
+
 def _learn_file(
     table: _Table, learnt: Sequence[_Learnt], missing: Sequence[str], has_sums: bool, threads: int
 ) -> int:
@@ -962,27 +1018,30 @@ def _learn_file(
     table.check([one.name for one in learnt], places, ())
     numeric = [place for place, one in zip(places, learnt, strict=True) if not one.is_categorical]
 
-    def contents(batch: _Batch) -> tuple[int, list[tuple[int, int, list[tuple[str, int]]]]]:
-        """Return for each column the number of its numbers, their sum, and its texts with rows."""
+    def contents(batch: _Batch) -> tuple[int, list[tuple[Any, ...]]]:
+        """Return the number of rows, and for each column the number of its numbers, their sum, what
+        `repeats` says of them, and its texts with rows."""
         values = batch.numbers(numeric, missing)
         have_text = np.isnan(values)
         counts = (batch.rows - have_text.sum(axis=1)).tolist()
         sums = exact_sums(values) if has_sums else [0] * len(values)
-        numbers = dict(zip(numeric, zip(counts, sums, have_text, strict=True), strict=True))
-        all_texts, content = np.ones(batch.rows, bool), []
+        found = zip(counts, sums, map(repeats, values), have_text, strict=True)
+        numbers = dict(zip(numeric, found, strict=True))
+        no_numbers, content = (0, 0, (0.0, 0.0), np.ones(batch.rows, bool)), []
         for place in places:
-            count, total, is_text = numbers.get(place, (0, 0, all_texts))
+            count, total, repeated, is_text = numbers.get(place, no_numbers)
             has_texts = count + batch.arrays[place].null_count < batch.rows
             texts = _first_rows(batch, place, np.flatnonzero(is_text)) if has_texts else []
-            content.append((count, total, texts))
+            content.append((count, total, repeated, texts))
         return batch.rows, content
 
     rows = 0
     for row, (count_of_rows, found) in table.scan(places, contents, threads):
         rows += count_of_rows
-        for one, place, (count, total, texts) in zip(learnt, places, found, strict=True):
+        for one, place, (count, total, repeated, texts) in zip(learnt, places, found, strict=True):
             one.count += count
             one.total += total
+            one.expected, one.repeated = one.expected + repeated[0], one.repeated + repeated[1]
             for text, at in texts:
                 if text:
                     one.texts.setdefault(text, (table.name, row + at, place))

@@ -307,8 +307,9 @@ def test_a_model_of_a_table_with_ignored_columns_without_names_is_read_again(tmp
         (["x,y", *(f"${i},{'pq'[i % 2]}" for i in range(40))], {}, "40 texts in 40 rows"),
         (["x,y", *(f"{i % 20}%,{'pq'[i % 2]}" for i in range(40))], {}, ""),
         (["x,y", *(f"{i % 30}%,{'pq'[i % 2]}" for i in range(99))], {}, ""),
-        (["x,y", *(f"{i},${i}" for i in range(40))], {}, "40 classes in 40 rows, such as '$0'"),
-        (["x,y", *(f"{i},{i}" for i in range(40))], {}, "40 different numbers as classes"),
+        (["x,y", *(f"{i % 9},${i}" for i in range(40))], {}, "40 classes in 40 rows, such as '$0'"),
+        (["x,y", *(f"{i % 9},{i}" for i in range(40))], {}, "40 different numbers as classes"),
+        (["x,y", *(f"{i},{'pq'[i % 2]}" for i in range(40))], {}, "column 'x' looks like an id"),
     ],
 )
 def test_a_note_says_what_is_likely_a_mistake(tmp_path, lines, options, problem):
@@ -316,8 +317,62 @@ def test_a_note_says_what_is_likely_a_mistake(tmp_path, lines, options, problem)
     path.write_text(lines if isinstance(lines, str) else "\n".join(lines))
     notices, _ = notices_of(path, **options)
     expected = [text for text in notices if problem in text] if problem else []
-    own = [text for text in notices if re.search("texts in|classes|is a number", text)]
+    own = [text for text in notices if re.search("texts in|classes|is a number| id", text)]
     assert own == expected and len(own) == bool(problem)
+
+
+COUNT = 3000
+ORDER = np.random.default_rng(0).permutation(COUNT)
+DRAWN = np.random.default_rng(1)
+# Name and values of a column -> whether it holds ids.
+COLUMNS = [
+    ("kunde", np.arange(COUNT) + 10**6, True),
+    ("shuffled", 3 * ORDER, True),
+    ("nearly all different", np.where(np.arange(COUNT) % 100 == 7, 5, ORDER), True),
+    ("gaps", np.where(np.arange(COUNT) % 9 == 7, np.nan, ORDER), True),
+    ("store_id", DRAWN.integers(0, 10, COUNT), True),
+    ("ID", DRAWN.integers(0, 10**6, COUNT), True),
+    ("share_id", DRAWN.random(COUNT).round(3), False),
+    ("valid", DRAWN.integers(0, 2, COUNT), False),
+    ("age", DRAWN.integers(17, 90, COUNT), False),
+    ("cents", DRAWN.integers(0, 10**5, COUNT), False),
+    ("population", DRAWN.lognormal(12, 2, COUNT).round(), False),
+    ("half", ORDER / 2, False),
+    ("halves", np.r_[np.arange(COUNT - 1), 0.5], False),
+    ("few", np.r_[np.arange(18), np.full(COUNT - 18, 17)], False),
+]
+
+
+@pytest.mark.parametrize("name, values, is_id", COLUMNS, ids=[one[0] for one in COLUMNS])
+def test_a_column_of_ids_is_noted_and_one_of_measurements_is_not(tmp_path, name, values, is_id):
+    frame = pd.DataFrame({name: values, "x": DRAWN.normal(size=COUNT), "y": ["p", "q"] * 1500})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = {"gap": 0.9, "missing": "mean", "max_iterations": 1}
+    for data in (tmp_path / "t.csv", frame):
+        notices, _ = notices_of(data, **options)
+        found = [text for text in notices if "--ignore-columns" in text]
+        assert len(found) == is_id
+        assert not is_id or f"column '{name}' looks like an id" in found[0]
+    codes = {"categorical_columns": name} if len(set(values)) < 100 else {"ignore_columns": name}
+    notices, _ = notices_of(frame, **options, **codes)
+    assert not [text for text in notices if "like an id" in text]
+
+
+def test_several_columns_of_ids_are_one_note_over_all_batches_and_files(tmp_path):
+    found = []
+    for part in range(2):
+        numbers = np.arange(COUNT) + part * COUNT
+        table = {"a": numbers, "b, c": numbers[::-1], "rank": numbers % COUNT // 2, "y": "pq"[part]}
+        pd.DataFrame(table).to_csv(tmp_path / f"{part}.csv", index=False)
+    randsvm.train(
+        [tmp_path / "0.csv", tmp_path / "1.csv"],
+        label_column="y",
+        kernel="linear",
+        watch=lambda event: found.append(event.text) if isinstance(event, Notice) else None,
+    )
+    (note,) = [text for text in found if "like ids" in text]
+    assert note.startswith("columns 'a', 'b, c' look like ids")
+    assert note.endswith("""--ignore-columns 'a,"b, c"'?""")
 
 
 def test_a_frame_with_objects_of_several_types_is_refused():
