@@ -50,7 +50,7 @@ TASKS: dict[str, Any] = {
 # [8] The arrays of a machine in a transcript, and their kinds.
 ARRAYS = {"rows": "<i8", "beta": "<f8", "v": "<f8", "v_error": "<f8", "u": "<f4", "error": "<f4"}
 ARRAYS |= {"exact": "<i8", "exact_u": "<f8", "exact_error": "<f8"}
-OF_TABLE = "the model is of a table: the rows that randsvm-train --keep-rows FILE writes decide"
+OF_TABLE = "only the unchanged file of randsvm-train --keep-rows decides on a model of a table"
 
 
 class Ended(Exception):  # noqa: N818 - an outcome, not a fault
@@ -630,7 +630,8 @@ def verdict(
         found = Check(model, rows, said, samples if has_u else 0, None)
     except Ended as ended:
         is_table = "columns" in model.trailer and ended.args[0] != NO_INPUT
-        raise (Ended(UNDECIDED, OF_TABLE) if is_table else ended) from None
+        reason = f"{ended.args[1]}; {OF_TABLE}"
+        raise (Ended(UNDECIDED, reason) if is_table else ended) from None
     (status, text), pairs = found.verdict(), len(rows.texts) * len(model.texts)
     if has_u and status == UNDECIDED and (pairs <= PAIRS[0] or exact):
         found = Check(model, rows, said, 0, None)

@@ -21,11 +21,12 @@ import exact_judge
 import numpy as np
 import pytest
 import random_problems
-from commands import run_train
+from commands import run_predict, run_train
 
 from randsvm import check
 from randsvm.errors import (
     ContentError,
+    DataError,
     InfeasibleError,
     OutOfTimeError,
     OutputError,
@@ -337,6 +338,33 @@ def test_the_rows_that_are_kept_verify_the_model(tmp_path, name):
     if name in ("order of classes", "weights"):
         run_train("-q", *shlex.split(options), kept, tmp_path / "again")
         assert (tmp_path / "again").read_bytes() == model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (lambda rows: [*rows[:5], rows[6], rows[5], *rows[7:]], "do not have the digest"),
+        (lambda rows: rows[:-1], "do not have the digest"),
+        (lambda rows: [rows[0], "yes 1:2;3", *rows[2:]], "expected index:value, found b'1:2;3'"),
+    ],
+)
+def test_kept_rows_that_were_edited_are_undecided_for_the_reason_that_is_said(
+    tmp_path, change, reason
+):
+    data, content, options = KEPT["table"]
+    (tmp_path / data).write_text(content)
+    model, kept = tmp_path / "model", tmp_path / "kept"
+    run_train("-q", *shlex.split(options), "--keep-rows", kept, tmp_path / data, model)
+    kept.write_text("\n".join(change(kept.read_text().splitlines())))
+    status, text = verdict(kept, model)
+    assert status == check.UNDECIDED
+    assert reason in text and "the unchanged file of randsvm-train --keep-rows" in text
+    # It is no table, whether or not its first line is still there.
+    for skipped in 0, 1:
+        kept.write_text("\n".join(kept.read_text().splitlines()[skipped:]))
+        with pytest.raises(DataError, match=r"rows are svmlight.* give the csv table") as caught:
+            run_predict(kept, model, tmp_path / "out")
+        assert "--no-header" not in str(caught.value)
 
 
 def test_rows_that_cannot_be_kept_are_refused(tmp_path):
