@@ -387,6 +387,11 @@ class Certified(NamedTuple):
     sum_error: float
     primal_error: float  # Bound of the rounding of P, which the gap includes
     dual_error: float  # Bound of the rounding of D, which the gap includes
+    # The gap that the model file claims for this problem; None if it claims none.
+    claimed_gap: float | None
+    # Whether the claim holds: "verified", "verified up to rounding", "refuted" or "undecided"; None
+    # without a claim.
+    verdict: str | None
     machines: list[MachineObjectives]  # The objectives of each machine
     seconds: float  # Seconds of the computation
 

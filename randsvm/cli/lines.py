@@ -235,6 +235,24 @@ def certified(event: Certified) -> Iterable[str]:
         yield f"largest gap of one problem: {in_percent(worst.gap)} ({worst.name})"
 
 
+def verdict(event: Certified) -> str:
+    """Return in words what the numbers prove."""
+    if not math.isfinite(event.gap):
+        return "nothing is proven: no lower bound of the optimum is known"
+    claimed = event.claimed_gap
+    if claimed is None:
+        proven = f"the optimum is at most {in_percent(event.gap)} below P"
+        return f"proven: {proven}; the model claims no gap for these options"
+    words = {
+        "verified": "holds",
+        "verified up to rounding": f"is too small by {event.gap - claimed:.1g} at most",
+        "refuted": "does not hold for these rows; are they those of the training?",
+        "undecided": "may hold; randsvm-check can decide",
+    }
+    claim = f"the gap that the model claims, {in_percent(claimed)} ({max(claimed, 0.0):.2g})"
+    return f"{event.verdict}: {claim}, {words[event.verdict or '']}"
+
+
 def explained(event: Explained) -> Iterable[str]:
     yield f"explained {counted(event.rows, 'row')} in {event.seconds:.2f} s"
     values = " ".join(f"{value:.6g}" for value in event.base_values)
@@ -333,6 +351,6 @@ LINES: dict[type, Callable[[Any], Iterable[str]]] = {
 RESULTS: dict[type, Callable[[Any], Iterable[str]]] = {
     Searched: cross_validated,
     Predicted: scores,
-    Certified: lambda event: [_objectives(event)],
+    Certified: lambda event: [_objectives(event), verdict(event)],
     Exported: compared,
 }

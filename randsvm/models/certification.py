@@ -59,6 +59,10 @@ VALUE_ROUNDING = 2e-7
 # Coefficients are feasible if they are this share of their sum away from feasible ones.
 COEFFICIENT_ROUNDING = 1e-6
 
+# The gap of a model file is rounded to float64 (docs/certificate-format.md, section 1). Here its
+# bounds of rounding may be wider than in the training, by this share of the gap.
+CLAIM_ROUNDING, WIDER_BOUNDS = 2.0**-50, 0.01
+
 
 def certify(
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -617,6 +621,28 @@ class Judge:
             floor = one_class_floor(total, found.rows, found.diagonal / found.rows)
         return Certificate(primal, dual, self.certified, floor, primal_error, dual_error).gap
 
+    # --- the claim of the model file ------------------------------------------------------------
+
+    def _claimed_gap(self) -> float | None:
+        """Return the gap that the model file claims for this problem, or None."""
+        claims, own = self.model.metadata, CertifyParams().of(self.model.metadata.options)
+        names = "C", "epsilon", "nu", "weights"
+        is_own = all(getattr(self.params, name) == getattr(own, name) for name in names)
+        return claims.gap if is_own and claims.certificate not in (None, "none") else None
+
+    def _verdict(self, claimed: float, gap: float, least: float) -> str:
+        """Return whether the claim holds. least : the smallest gap that rounding leaves possible"""
+        if gap <= claimed * (1 + CLAIM_ROUNDING):
+            return "verified"
+        claims = self.model.metadata
+        # D of such a model is of coefficients that its file does not have.
+        if claims.certificate == "reduced" or claims.dual_of is not None:
+            return "undecided"
+        if least > claimed:
+            return "refuted"
+        is_near = gap - claimed <= WIDER_BOUNDS * claimed
+        return "verified up to rounding" if is_near else "undecided"
+
     # --- the outcome ----------------------------------------------------------------------------
 
     def outcome(self, name: str, found: RowSums, pool: ThreadPool, began: float) -> Certified:
@@ -644,6 +670,11 @@ class Judge:
             which = f"rounding of kernel values, {rounding:.3g},"
             emit(Notice(f"{which} is larger than the objectives: scale the features"))
         known = np.isin(self.support.groups, found.matches.groups)
+        gap = self._gap(found, primal, dual, primal_error, dual_error)
+        claimed = self._claimed_gap()
+        # The rounding that the gap includes may be in favour of the claim.
+        divisor = max(abs(primal) - primal_error, abs(dual) - dual_error)
+        least = gap - 2 * rounding / divisor if divisor > 0 else -inf
         return Certified(
             model=name,
             problem=shlex.join(command_line(self.params, names=self.options)),
@@ -652,7 +683,7 @@ class Judge:
             unknown_support_vectors=int((~known).sum()),
             primal=primal,
             dual=dual,
-            gap=self._gap(found, primal, dual, primal_error, dual_error),
+            gap=gap,
             largest_gap=largest_gap if len(machines) > 1 else None,
             feasible=infeasibility <= COEFFICIENT_ROUNDING,
             infeasibility=infeasibility,
@@ -660,6 +691,8 @@ class Judge:
             sum_error=sum_error,
             primal_error=primal_error,
             dual_error=dual_error,
+            claimed_gap=claimed,
+            verdict=None if claimed is None else self._verdict(claimed, gap, least),
             machines=machines,
             seconds=time.perf_counter() - began,
         )

@@ -1,5 +1,6 @@
 """`randsvm-predict certify`: P, D and gap of LIBSVM's models and of models that were changed."""
 
+import hashlib
 import json
 from dataclasses import replace
 from decimal import Decimal
@@ -157,6 +158,59 @@ def test_the_problem_of_our_own_model_is_that_of_its_training(tmp_path, name, ca
     # What is given is taken.
     other = randsvm.certify(train, path, params=CertifyParams(C=0.1, nu=0.9, epsilon=0.5))
     assert not other.feasible or other.primal != pytest.approx(found.primal, rel=1e-3)
+
+
+@pytest.mark.parametrize("options", ["", "--scale minmax", "--scale unit"])
+@pytest.mark.parametrize("name", OURS)
+def test_the_last_line_is_the_verdict_on_the_claimed_gap(tmp_path, name, options, capsys):
+    y, X, _ = TRAININGS[name]
+    train, path = write_rows(tmp_path / "train", y, X), tmp_path / "model"
+    run_train("-q", *OURS[name].split(), *options.split(), train, path)
+    said = float(oracle.trailer(path)["gap"])
+    found = randsvm.certify(train, path)
+    assert found.claimed_gap == said
+    # No more than rounding may be against the claim.
+    assert found.verdict == "verified" if found.gap <= said else "verified up to rounding"
+    assert found.gap <= 1.01 * said
+    # A claim of less than P and D are apart.
+    trailer = f"# randsvm gap {oracle.trailer(path)['gap']}\n"
+    assert trailer in path.read_text()
+    lower = tmp_path / "lower"
+    resealed(path, lower, trailer, f"# randsvm gap {said / 2!r}\n")
+    assert randsvm.certify(train, lower).verdict == "refuted"
+    capsys.readouterr()
+    for model, word in (path, "verified"), (lower, "refuted"):
+        run_predict("certify", train, model)
+        numbers, verdict = capsys.readouterr().out.splitlines()
+        assert numbers.startswith("P ") and verdict.startswith(word)
+
+
+def resealed(path, other, old, new):
+    """Write a model with another line, and its seal."""
+    body = path.read_text().replace(old, new).rpartition("# randsvm sha256 ")[0]
+    other.write_text(f"{body}# randsvm sha256 {hashlib.sha256(body.encode()).hexdigest()}\n")
+
+
+def test_a_claim_is_judged_for_its_own_options_and_coefficients_only(tmp_path, capsys):
+    y, X = oracle.checkerboard(300)
+    train, path = write_rows(tmp_path / "train", y, X), tmp_path / "model"
+    solved(y, X, "-c 1 -g 2", path)
+    found = certificate_of(train, path, "-c 1")
+    assert (found.claimed_gap, found.verdict) == (None, None)
+    capsys.readouterr()
+    run_predict("certify", train, path, "-c", 1)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == (
+        f"proven: the optimum is at most {found.gap:.3%} below P; the model claims no gap for "
+        "these options"
+    )
+    run_train("-q", "-c", 8, "-g", 2, train, path)
+    assert certificate_of(train, path, "-c 8").verdict is not None
+    assert certificate_of(train, path, "-c 4").verdict is None
+    # D is of the full model, which the file does not have.
+    run_train("-q", "-c", 8, "-g", 2, "--reduce", 40, "--overwrite", train, path)
+    found = randsvm.certify(train, path)
+    assert found.gap > found.claimed_gap and found.verdict == "undecided"
 
 
 def test_weights_of_rows_of_the_training_are_asked_for(tmp_path, capsys):
