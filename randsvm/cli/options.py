@@ -9,6 +9,7 @@ import glob
 import inspect
 import pathlib
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -174,10 +175,12 @@ class Command(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.examples)
-        if not ctx.meta.get(HELP_ALL):
-            formatter.write(f"\nAll options: {ctx.command_path} --help-all")
+        if ctx.meta.get(HELP_ALL):
+            formatter.write_paragraph()
+        else:
+            write_place_of_others(formatter, self, ctx.command_path)
         name = ctx.find_root().info_name
-        formatter.write(f"\nExit codes, environment, completion: {name} --help-all\n")
+        formatter.write(f"Exit codes, environment, completion: {name} --help-all\n")
 
 
 class Commands(click.Group):
@@ -265,7 +268,8 @@ class Commands(click.Group):
             with formatter.section("Completion in bash (zsh and fish alike), for ~/.bashrc"):
                 formatter.write(f'  eval "$({variable}=bash_source {name})"\n')
         else:
-            formatter.write(f"\nAll options: {name} {self.metavar} --help-all\n")
+            plain = self.commands[self.plain]
+            write_place_of_others(formatter, plain, f"{name} {self.metavar}")
             formatter.write(f"Exit codes, environment, completion: {name} --help-all\n")
 
 
@@ -283,11 +287,28 @@ def write_examples(formatter: click.HelpFormatter, examples: dict[str, str]) -> 
 
 def write_short_options(formatter: click.HelpFormatter, command: click.Command, title: str) -> None:
     """Write a line for each option of the short help."""
-    specs = [one.spec for one in command.params if isinstance(one, OptionOfField)]
-    records = [(", ".join(spec.flags), spec.brief) for spec in specs if spec.brief]
+    records = [(", ".join(one.flags), one.brief) for one in _specs(command) if one.brief]
     if records:
         with formatter.section(title):
             formatter.write_dl(records)
+
+
+def write_place_of_others(
+    formatter: click.HelpFormatter, command: click.Command, words: str
+) -> None:
+    """Write how many options of each group the short help lacks, and the words that list them."""
+    counts = Counter(one.group for one in _specs(command) if not one.brief)
+    listed = ", ".join(f"{group} ({counts[group]})" for group in GROUPS if counts[group])
+    formatter.write_paragraph()
+    if listed:
+        formatter.write_text(f"Options not listed: {listed}.")
+    formatter.write(f"All options: {words} --help-all\n")
+
+
+def _specs(command: click.Command) -> list[Option]:
+    """Return the options of a command that its help has."""
+    options = [one for one in command.params if isinstance(one, OptionOfField)]
+    return [one.spec for one in options if not one.hidden]
 
 
 # ---- options of the parameter classes ----------------------------------------------------------

@@ -70,12 +70,9 @@ def training(described: Callable[[], None]) -> Callable[..., None]:
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def train() -> None:
-    """Train a support vector machine, and prove how close it is to the optimum.
-
-    The file is in svmlight format, or a table (.csv, .tsv or .parquet).
-
-    Models are in LIBSVM's and LIBLINEAR's text formats. Their own programs read them, unless a
-    model uses something that they lack, such as scaling or random features.
+    """Train a support vector machine, and prove how close it is to the optimum. The file is in
+    svmlight format, or a table (.csv, .tsv or .parquet). LIBSVM's and LIBLINEAR's programs read the
+    model, unless it uses something that they lack, such as scaling.
     """
 
 

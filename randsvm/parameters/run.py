@@ -78,7 +78,6 @@ class Limits(Options):
         help="Write a transcript for randsvm-check, which needs it for reduced and linear models; "
         "for large data it makes the check take seconds.",
         group=OUTPUT,
-        brief="Write what randsvm-check needs to verify the certificate.",
     )
     keep_rows: str | None = option(
         None,
@@ -164,6 +163,7 @@ class DataParams(Options):
         "--ignore-columns",
         help="Columns of a table that are not features: names or numbers, separated by commas.",
         group=TABLE,
+        brief="Columns of a table to leave out, such as ids.",
     )
     categorical_columns: str | None = option(
         None,
@@ -204,6 +204,7 @@ class DataParams(Options):
         help="mean: a missing number in a table becomes the mean of its column, and a missing text "
         "none of the categories.  [default: it is an error]",
         group=TABLE,
+        brief="mean: fill missing numbers of a table with means.",
     )
     missing_values: str | None = option(
         None,

@@ -121,6 +121,29 @@ def test_the_short_help_is_one_screen_and_names_the_whole_one(program, words):
     assert not words or listed < set(re.findall(r"--[\w-]+", whole))
 
 
+@pytest.mark.parametrize("program, name", EVERY)
+def test_the_short_help_counts_the_options_that_only_the_whole_one_has(program, name):
+    """The flags of both texts, not the declarations, are compared."""
+    texts = [run_shown(GROUPS[program], name, flag) for flag in ("--help", "--help-all")]
+    short, whole = (text.partition("\nExamples:")[0] for text in texts)
+    listed, expected = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", short, re.MULTILINE)), {}
+    for title, entries in re.findall(r"^(\w.*):\n((?:  .*\n|\n(?=  ))*)", whole, re.MULTILINE):
+        flags = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", entries, re.MULTILINE))
+        if count := len(flags - listed - {"--help", "--help-all"}):
+            expected[title] = count
+    told = texts[0].partition("Options not listed: ")[2].partition("All options")[0]
+    found = re.findall(r"([A-Z][a-z, -]+?) \((\d+)\)", told.replace("-\n", "-").replace("\n", " "))
+    assert {group: int(count) for group, count in found} == expected
+
+
+@pytest.mark.parametrize("words", [[], ["randsvm"], ["sgd"]])
+def test_the_short_help_has_what_a_table_needs(words):
+    text = run_shown(training, *words, "--help")
+    for flag in "--label-column", "--ignore-columns", "--missing":
+        assert re.search(rf"^  {flag} ", text, re.MULTILINE)
+    assert "Tables (" in text
+
+
 def test_the_overview_comes_with_h_alone_and_without_any_word(
     capsys,
 ):
