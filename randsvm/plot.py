@@ -27,7 +27,7 @@ from randsvm.models.row_files import RowFiles
 try:
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import AutoLocator, MaxNLocator
     from sklearn import metrics
     from sklearn.calibration import calibration_curve
 except ImportError as error:
@@ -45,6 +45,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 MARKS = ("o", "^", "s", "D", "v", "P", "X", "*")
 # Colour of text and axes; a page replaces it by that of the text around the picture.
 INK = "#1d1f21"
+# Colour of lines on areas, which are light on any page.
+DARK = "#1f2123"
 GREY = COLOURS[-1]
 # A page of 800 pixels shows pictures of up to 8 inches in their own size, so that text of 9 points
 # has 12 pixels; it would make wider ones smaller.
@@ -235,7 +237,7 @@ def convergence(*logs: str | Sequence[Record]) -> Figure:
     for number, (name, found) in enumerate(runs.items()):
         problems = len({one.get("machine") for one in found})
         several = f" ({problems} binary problems)" if problems > 1 else ""
-        axes[0].plot([], [], label=name + several, **_style(number))
+        axes[0].plot([], [], "-", label=name + several, **_style(number))
     axes[0].legend()
     if any(one.get("inner_set") for one in everything):
         figure.supxlabel("marks: rounds on all rows")
@@ -608,7 +610,7 @@ def _draw_calibration(axis: Any, rows: Rows, f: np.ndarray) -> None:
     axis.plot([0, 100], [0, 100], ":", color=INK, linewidth=0.8)
     axis.plot(100 * mean, 100 * observed, "o-", color=COLOURS[0])
     bars = axis.twinx()
-    counts, *_ = bars.hist(100 * p, BINS, range=(0, 100), rwidth=0.9, color=GREY, alpha=0.3)
+    counts, *_ = bars.hist(100 * p, BINS, range=(0, 100), rwidth=0.9, color=GREY, alpha=0.45)
     bars.set(ylabel="rows (bars)", ylim=(0, 3 * counts.max()))
     bars.yaxis.set_major_formatter("{x:,.0f}")
     bars.grid(visible=False)
@@ -619,7 +621,7 @@ def _draw_residuals(y: np.ndarray, f: np.ndarray) -> Figure:
     title = f"{len(y):,} rows"
     title += f": R² {metrics.r2_score(y, f):.4f}" if np.ptp(y) else ""
     title += f"\nmean squared error {metrics.mean_squared_error(y, f):.4g}"
-    points = {"color": COLOURS[0], "s": 8, "alpha": 0.5, "linewidths": 0}
+    points = {"color": COLOURS[0], "s": 8, "alpha": 0.7, "linewidths": 0}
     labels = ("target", title), ("target - prediction", "Residuals")
     figure, axes = panels(3)
     for axis, kind, (y_label, own) in zip(axes, ("actual", "residual"), labels, strict=False):
@@ -634,7 +636,9 @@ def _draw_residuals(y: np.ndarray, f: np.ndarray) -> Figure:
             line_kwargs={"color": INK, "linewidth": 0.8},
         )
         _label(axis, "prediction", y_label, own)
-    axes[2].hist(y - f, 41, color=COLOURS[0], alpha=0.6)
+    for place in (axes[0].xaxis, axes[0].yaxis):  # scikit-learn's ticks are no round numbers
+        place.set_major_locator(AutoLocator())
+    axes[2].hist(y - f, 41, color=COLOURS[0])
     axes[2].axvline(0, color=INK, linewidth=0.8)
     _label(axes[2], "target - prediction", "rows", "Residuals, counted")
     return figure
@@ -739,22 +743,27 @@ def _draw_decisions(
     if f.shape[2] > 1 and K != 2:
         classes = np.stack([model.predicted(row) for row in f])
         for code in range(K):
-            own, colour = (classes == code).astype(float), _style(code)["color"]
-            axis.contourf(*sides, own, [0.5, 1.5], colors=[colour], alpha=0.25)
-            axis.contour(*sides, own, [0.5], colors=INK, linewidths=0.4)
+            own, colour = (classes == code).astype(float), _light(_style(code)["color"], 0.25)
+            axis.contourf(*sides, own, [0.5, 1.5], colors=[colour])
+            axis.contour(*sides, own, [0.5], colors=DARK, linewidths=0.4)
         return
     f = _of_two(f)
-    style: Record = {"levels": 14, "cmap": "cividis", "alpha": 0.8}
+    style: Record = {"levels": 14, "cmap": "cividis"}
     if K:
         limit = min(3.0, float(np.abs(f).max()) or 1.0)
         # The colour of the first class is where f > 0.
-        ends = [COLOURS[1], "white", COLOURS[0]]
+        ends = [_light(COLOURS[1], 0.5), "white", _light(COLOURS[0], 0.5)]
         cmap = mpl.colors.LinearSegmentedColormap.from_list("classes", ends)
         levels = np.linspace(-limit, limit, 13)
-        style = {"levels": levels, "cmap": cmap, "extend": "both", "alpha": 0.5}
-        axis.contour(*sides, f, [-1, 0, 1], colors=INK, linestyles=["--", "-", "--"])
+        style = {"levels": levels, "cmap": cmap, "extend": "both"}
+        axis.contour(*sides, f, [-1, 0, 1], colors=DARK, linestyles=["--", "-", "--"])
     label = "f (line: 0, dashed: margin)" if K else "prediction"
     figure.colorbar(axis.contourf(*sides, f, **style, zorder=0), ax=axis, label=label)
+
+
+def _light(colour: str, share: float) -> Any:
+    """Return a mixture of this share of a colour with white, which hides the page below it."""
+    return 1 - share * (1 - np.array(mpl.colors.to_rgb(colour)))
 
 
 def _draw_support_vectors(axis: Any, model: Any, origin: np.ndarray, directions: Any) -> None:
@@ -770,7 +779,7 @@ def _draw_support_vectors(axis: Any, model: Any, origin: np.ndarray, directions:
         Z[:, seen] /= np.where(model.scaling.factor == 0, 1.0, model.scaling.factor)
         Z[:, seen] += 0.0 if model.scaling.shift is None else model.scaling.shift
     drawn = f" ({len(Z):,} drawn)" if len(Z) < count else ""
-    ring = {"facecolors": "none", "edgecolors": INK, "linewidths": 0.4, "s": 22, "alpha": 0.6}
+    ring = {"facecolors": "none", "edgecolors": GREY, "linewidths": 0.7, "s": 24}
     places = ((Z - origin) @ directions.T).T
     axis.scatter(*places, label=f"{count:,} support vectors{drawn}", **ring)
 

@@ -20,6 +20,8 @@ pytest.importorskip("matplotlib")
 
 from base import page
 from command_parts import read_trials
+from matplotlib import colors
+from matplotlib.contour import ContourSet
 from matplotlib.text import Text
 
 import randsvm
@@ -96,6 +98,42 @@ def test_the_rounds_of_the_last_run_are_drawn(run):
     assert {(one["seconds"], 100 * one["gap"]) for one in rounds if one["gap"]} <= drawn
     drawn = {y for line in objectives.lines for y in line.get_ydata()}
     assert {one["primal"] for one in rounds} | {one["dual"] for one in rounds} <= drawn
+
+
+def test_a_legend_shows_the_lines_of_its_panel(run):
+    def look(line):
+        return line.get_color(), line.get_marker(), line.get_linestyle()
+
+    gaps, objectives, *_ = plot.convergence(run[2], run[2]).axes
+    drawn = {look(line) for line in gaps.lines if len(line.get_xdata())}
+    assert {look(line) for line in gaps.get_legend().get_lines()} == drawn
+    dashes = {line.get_linestyle() for line in objectives.lines if len(line.get_xdata())}
+    assert {line.get_linestyle() for line in objectives.get_legend().get_lines()} == dashes
+
+
+def luminance(colour):
+    """Return the relative luminance as WCAG 2 defines it."""
+    rgb = np.array(colors.to_rgb(colour))
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [
+        0.2126,
+        0.7152,
+        0.0722,
+    ]
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_a_boundary_is_dark_on_light_areas_whatever_the_colour_of_the_page(classes):
+    y, X = oracle.clouds(200, classes=classes)
+    axis = plot.boundary((X[:, :2], y), SVC().fit(X[:, :2], y)).axes[0]
+    contours = [one for one in axis.collections if isinstance(one, ContourSet)]
+    areas = [colour for one in contours if one.filled for colour in one.get_facecolor()]
+    lines = [colour for one in contours if not one.filled for colour in one.get_edgecolor()]
+    assert areas and lines
+    # The page replaces INK by the colour of its text.
+    assert plot.INK not in {colors.to_hex(colour) for colour in lines}
+    assert {colour[3] for colour in areas} == {1.0}
+    light, dark = min(map(luminance, areas)), max(map(luminance, lines))
+    assert (light + 0.05) / (dark + 0.05) >= 4.5
 
 
 def test_pictures_are_read_at_the_width_of_a_page_and_have_no_empty_panel(run, tmp_path):
