@@ -24,7 +24,6 @@ from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.subproblem_qp import solve
 from randsvm.svm.tasks import SUM_ROUNDING
-from randsvm.svm.whole import WholeScan
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
     KEEP_NONE,
@@ -96,7 +95,7 @@ MAX_FURTHER_ITERATIONS = 10_000_000
 
 
 def rounds_of_whole(
-    whole: WholeScan,
+    whole: Scan,
     tolerance: Callable[[], float],
     progress: Callable[[], bool],
     start: Start | None,

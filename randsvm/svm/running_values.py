@@ -20,7 +20,7 @@ from randsvm.arrays import CsrMatrix, sorted_union, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points, RowCache
 from randsvm.data.sampling import AUDIT_DRAW, Draw
-from randsvm.data.shard_executor import Shard
+from randsvm.data.shard_executor import Executor, Shard
 from randsvm.events import Progress, emit
 from randsvm.kernels.expansion import Expansion, check_finite, values_of
 from randsvm.kernels.kernel import Kernel
@@ -33,6 +33,7 @@ from randsvm.svm.offset import Window
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine, one_class_floor
 from randsvm.svm.subproblem_qp import KernelValues
 from randsvm.svm.tasks import Task, task_of
+from randsvm.svm.whole import MatrixPart
 
 Answer = TypeVar("Answer", bound=Any)
 
@@ -77,10 +78,13 @@ class ShardValues:
     sum |difference_j K(z_j, .)| over everything that was added to u.
     budget: for rows that stay laid out from one pass to the next; it changes the time and no
     result.
+    held: the rows, if they are in memory; None: D reads them.
     """
 
-    def __init__(self, D: Dataset, budget: MemoryBudget, shard: Shard) -> None:
-        self.D, self.budget, self.shard = D, budget, shard
+    def __init__(
+        self, D: Dataset, budget: MemoryBudget, shard: Shard, held: Points | None = None
+    ) -> None:
+        self.D, self.budget, self.shard, self.held = D, budget, shard, held
         self.sums, self.beta = np.zeros((1, len(self))), np.zeros(len(self))
         # The rows in the layout of each type of numbers, and their size in bytes.
         self._kept: dict[type, tuple[list[RowBlock], int]] = {}
@@ -98,16 +102,16 @@ class ShardValues:
     @property
     def rows(self) -> CsrMatrix:
         """Return the rows without labels, (m, d)."""
-        return self.D.chunk_matrix(self.shard)
+        return self.D.chunk_matrix(self.shard) if self.held is None else self.held.X
 
     @property
     def y(self) -> np.ndarray:
-        return self.D.labels_of(self.shard)
+        return self.D.labels_of(self.shard) if self.held is None else self.held.y
 
     @property
     def weights(self) -> np.ndarray | None:
         """Return the weights of the rows, or None if the weights of D are all 1."""
-        return self.D.weights_of(self.shard)
+        return self.D.weights_of(self.shard) if self.held is None else self.held.weights
 
     # Methods that changes and queries call by functools.partial: other processes can run them.
 
@@ -162,7 +166,9 @@ class ShardValues:
 
     def _add(self, expansion: Expansion, u: np.ndarray) -> None:
         D, layout = self.D, expansion.layout
-        if layout.kernel.linear or D.mapping is not None:
+        if self.held is not None and layout.kernel.linear:
+            u += expansion.values(self.held.X)
+        elif layout.kernel.linear or D.mapping is not None:
             for chunk in D.chunks(self.shard):
                 at = chunk.start - self.shard.start
                 u[at : at + len(chunk.y)] += expansion.values(chunk.X)
@@ -265,6 +271,8 @@ class RunningValues:
     values: u and beta of each shard, in the process that holds the shard
     audit: random rows whose u is compared with float64 sums
     floor: see Certificate
+    matrix: kernel values of all rows, which are few; all sums are then in float64. None: there are
+        none
     weights : (n,) float64, None: all are 1
     total_weight: the sum of the weights
     layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
@@ -298,8 +306,9 @@ class RunningValues:
         layout_bytes: int = 0,
         float64: bool = False,
         gap: float | None = None,
+        matrix: MatrixPart | None = None,
     ) -> None:
-        self.D, self.problem, self.seed, self.gap = D, problem, seed, gap
+        self.D, self.problem, self.seed, self.gap, self.matrix = D, problem, seed, gap, matrix
         self.weights = D.weights()
         self.total_weight = float(D.n if self.weights is None else self.weights.sum())
         # Rows of weight 0 are held out: their coefficients stay 0, but they have a u.
@@ -310,17 +319,22 @@ class RunningValues:
         self.windows = tuple(Window() for _ in self.task.groups)
         self.beta, self.added = np.zeros(D.n), NOTHING_ADDED
         self.reduced: ReducedMachine | None = None
-        self._begin(layout_bytes, float64)
-        self.exact = self.audit_errors = np.zeros(len(self.audit))
-
-    def _begin(self, layout_bytes: int, float64: bool) -> None:
-        """Choose the layouts, and make the values of all shards; see `__init__`."""
-        D, problem = self.D, self.problem
-        self.audit = kernel_centres(D, D.sample(Draw(self.seed, AUDIT_DRAW), audit_rows(D)))
+        values = partial(ShardValues, D, MemoryBudget(layout_bytes))
+        if matrix is None:
+            self.values = D.states(values)
+            self.audit = kernel_centres(D, D.sample(Draw(seed, AUDIT_DRAW), audit_rows(D)))
+            self.kernel_layout = kernel_layout_of(D, problem, self.audit, float64)
+        else:
+            everything = self.audit = matrix.points(D.labels(), self.weights)
+            if problem.kernel == "precomputed":
+                everything = D.points(everything.rows)
+            # All rows are one shard in this thread, also if D is on a cluster.
+            whole = [Shard(0, 0, D.n)]
+            self.values = Executor(None).states(partial(values, held=everything), whole)
+            self.kernel_layout = matrix.matrix.exact_layout
         # The size above which the cache drops rows.
         self.row_cache, self.max_cached_bytes = RowCache(self.audit), layout_bytes // 2
-        self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
-        self.kernel_layout = kernel_layout_of(D, problem, self.audit, float64)
+        self.exact = self.audit_errors = np.zeros(len(self.audit))
 
     # --- read ------------------------------------------------------------------------------
 
@@ -359,6 +373,8 @@ class RunningValues:
 
         They are cached. If the cache is too large, it keeps these and the support vectors.
         """
+        if self.matrix is not None:
+            return self.audit if len(rows) == self.D.n else self.audit[rows]
         cache, missing = self.row_cache, self.row_cache.missing(rows)
         if len(missing) > len(cache.held) and len(missing) > len(rows) // 2:
             # Nearly all are new, as at the start of a nu task: the cache shares their memory.
@@ -380,15 +396,15 @@ class RunningValues:
         centred: whether values may be centred, which is valid for steps that do not change the sum
         of beta. Raises ParameterError if values may exceed float32.
         """
+        if self.matrix is not None:
+            return self.matrix.gram(points, centred)
         check_values(points, self.problem)
         return gram_of(self.D, self.kernel_layout, points, centred=centred)
 
     def shared_gram(self, points: Points) -> KernelValues:
-        """Return kernel values of some points, see `gram`.
-
-        The matrix of a WholeScan also has the values of all other rows.
-        """
-        return KernelValues(self.gram(points), np.arange(len(points)))
+        """Return kernel values of some points, see `gram`; `matrix` also has those of others."""
+        shared = None if self.matrix is None else self.matrix.shared_gram(points)
+        return shared or KernelValues(self.gram(points), np.arange(len(points)))
 
     def ask(self, question: Callable[[ShardValues], Answer], stage: str | None = None) -> Answer:
         """Return the sum of the answers of all shards. stage: name of the progress events."""
@@ -519,7 +535,7 @@ class RunningValues:
     def forget(self) -> None:
         """Free the memory of all shards and of the row cache; nothing can be asked any more."""
         self.values.close()
-        self.row_cache = RowCache(self.audit)
+        self.row_cache, self.matrix = RowCache(self.audit), None
 
 
 def audit_rows(D: Dataset) -> int:

@@ -1,26 +1,22 @@
 """Problems whose rows are all in one working set: LIBSVM solves all of them at once.
 
 A `KernelMatrix` holds the kernel values of few rows, which all problems on some of them share: the
-pairs of classes, the folds of a search, and all values of C. A scan computes u from scratch in
-float64.
+pairs of classes, the folds of a search, and all values of C.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Lock
-from types import SimpleNamespace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import FLOAT32_UNIT, CsrMatrix, squared_norms
+from randsvm.arrays import FLOAT32_UNIT, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
-from randsvm.data.shard_executor import Shard
-from randsvm.events import check
-from randsvm.kernels.expansion import Expansion, centred_if_far, exact_layout, gram
+from randsvm.kernels.expansion import centred_if_far, exact_layout, gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import RowSizes, choose_layout
 from randsvm.parameters.svm import Problem
@@ -31,9 +27,6 @@ from randsvm.svm.kernel_layout import (
     sizes_of_rows,
 )
 from randsvm.svm.libsvm import PrecomputedNodes, TrainedSvm, c_svc, check_values, epsilon_svr
-from randsvm.svm.running_values import Added, Answer
-from randsvm.svm.scan import Scan
-from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import KernelValues, submatrix
 
 # The largest rounding error of u, in tolerances, that is allowed if all coefficients are at their
@@ -47,11 +40,10 @@ class KernelMatrix:
     The rows are ordered by class, so that the rows of a class are adjacent.
 
     place : (n,) int64, the position of each row in that order
-    X : the rows in that order; a precomputed kernel has its float64 values instead, `exact`
+    X : the rows in that order
     exact_layout: the layout for sums in float64
     """
 
-    exact: np.ndarray | None = None
     _nodes: PrecomputedNodes | None = None
 
     def __init__(self, D: Dataset, problem: Problem, float64: bool = False) -> None:
@@ -63,9 +55,9 @@ class KernelMatrix:
         self.X = points.X[order] if is_svc else points.X
         self.exact_layout = exact_layout(self.kernel, self.X)
         if self.kernel.name == "precomputed":
-            self.exact = kernel_values(D, points)[np.ix_(order, order)]
-            sizes = RowSizes(float(np.abs(self.exact).max(initial=0.0)), D.d)
-            self.K = self.exact.astype(np.float32)
+            exact = kernel_values(D, points)[np.ix_(order, order)]
+            sizes = RowSizes(float(np.abs(exact).max(initial=0.0)), D.d)
+            self.K = exact.astype(np.float32)
         else:
             dtype = np.float64 if float64 else np.float32
             layout = choose_layout(
@@ -83,17 +75,6 @@ class KernelMatrix:
     def nbytes(self) -> int:
         """The bytes of its values, and of those that LIBSVM reads."""
         return 3 * self.K.nbytes
-
-    def products(
-        self, X: CsrMatrix, at: np.ndarray, centres: np.ndarray, beta: np.ndarray
-    ) -> np.ndarray:
-        """Return sum_j beta_j K(z_j, x_i) in float64 of some rows, (m,).
-
-        X : the rows at the places `at`, (m,); centres : (k,) places; beta : (k,) float64
-        """
-        if self.exact is not None:
-            return self.exact[np.ix_(at, centres)] @ beta
-        return Expansion(self.exact_layout, self.X[centres], beta).values(X)
 
     @property
     def nodes(self) -> PrecomputedNodes:
@@ -146,68 +127,26 @@ class KernelMatrix:
         return np.array(found)
 
 
-class WholeScan(Scan):
-    """A scan of few rows, whose kernel values are in a matrix. All its sums are in float64.
+class MatrixPart(NamedTuple):
+    """Some rows of a KernelMatrix. at : (n,) integers, their places in it."""
 
-    at : (n,) integers, the place of each row in the matrix
-    audit: all rows
-    """
+    matrix: KernelMatrix
+    at: np.ndarray
 
-    values: Any
+    def points(self, y: np.ndarray, weights: np.ndarray | None) -> Points:
+        """Return the rows with their labels."""
+        return Points(np.arange(len(y)), self.matrix.X[self.at], y, weights=weights)
 
-    def __init__(self, D: Dataset, problem: Problem, matrix: KernelMatrix, at: np.ndarray) -> None:
-        self.matrix, self.at = matrix, at
-        super().__init__(D, problem, 0)
-
-    def _begin(self, layout_bytes: int, float64: bool) -> None:
-        y, n, zero = self.D.labels(), self.D.n, np.zeros(self.D.n)
-        self.audit = Points(np.arange(n), self.matrix.X[self.at], y, weights=self.weights)
-        # What queries read of ShardValues; all rows are one shard.
-        self.values = SimpleNamespace(
-            rows=self.audit.X, y=y, weights=self.weights, u=zero, beta=zero, sums=zero[None],
-            shard=Shard(0, 0, n),
-        )  # fmt: skip
-        self.kernel_layout = self.matrix.exact_layout
-
-    def ask(self, question: Callable[[Any], Answer], stage: str | None = None) -> Answer:
-        check()
-        return question(self.values)
-
-    @property
-    def labels(self) -> np.ndarray:
-        return self.audit.y
-
-    def rows(self, rows: np.ndarray) -> Points:
-        return self.audit if len(rows) == len(self.audit) else self.audit[rows]
-
-    def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
+    def gram(self, points: Points, centred: bool) -> np.ndarray:
+        """Return K of every pair of some of the rows, (m, m) float32; centred: see `gram`."""
         K = submatrix(self.matrix.K, self.at[points.rows])
         return centred_if_far(self.matrix.kernel, points.X, K) if centred else K
 
-    def shared_gram(self, points: Points) -> KernelValues:
+    def shared_gram(self, points: Points) -> KernelValues | None:
+        """Return the whole matrix as values of some of the rows; None: they have to be centred."""
         if self.matrix.kernel.name in ("linear", "poly"):
-            return super().shared_gram(points)
+            return None
         return KernelValues(self.matrix.K, self.at[points.rows], self.matrix.nodes)
-
-    def continue_from(self, beta: np.ndarray, *known: object) -> None:
-        """Continue from coefficients, (n,). known: their u, which is computed anew."""
-        rows, values = np.flatnonzero(beta), self.values
-        # A value goes through at most one addition for each value of the sum, as in a sum with one
-        # pass for each value.
-        self.added = Added(len(rows), len(rows), float(np.abs(beta[rows]).sum()))
-        self.beta, self.latest = beta, None
-        values.u = self.matrix.products(self.audit.X, self.at, self.at[rows], beta[rows])
-        values.sums, values.beta = values.u[None], beta
-
-    def make_step(self, step: Step) -> int:
-        beta = self.beta.copy()
-        beta[step.points.rows] = step.beta
-        self.continue_from(beta)
-        return int(np.count_nonzero(step.beta != step.points.beta))
-
-    def forget(self) -> None:
-        """Free the memory of the matrix, unless others share it."""
-        del self.matrix
 
 
 def shares_kernel(D: Dataset, problem: Problem) -> bool:

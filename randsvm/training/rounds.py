@@ -38,7 +38,6 @@ from randsvm.svm.libsvm import remedy
 from randsvm.svm.scan import Scan, ScanResult, least_norm
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.svm.subproblem import memory_of
-from randsvm.svm.whole import WholeScan
 from randsvm.svm.working_set import file_order, largest_violation
 from randsvm.training.job import RESERVED_SECONDS, Clock, Job, Stopped, StopReason, TimeLimitError
 from randsvm.training.subtasks import Subtask, Subtasks
@@ -439,23 +438,22 @@ class Rounds:
         self.begins_on_inner_set = self.rows_of_whole is None and self.algorithm.uses_inner_set
         self.inner_solution: KernelSolution | None = None
         shares = self.memory_sharers * (1 + self.begins_on_inner_set)
-        self.layout_bytes = self.job.resources.layout_bytes // shares
         subtask, float64 = self.subtask, (self.gap or 1.0) < FLOAT64_GAP
         most = 0 if self.begins_on_inner_set else min(self.algorithm.r, MAX_MATRIX_ROWS)
-        self.scan = (
-            WholeScan(subtask.D, subtask.problem, *subtask.kernel_matrix(float64))
-            if subtask.D.n <= most
-            else self._new_scan(float64)
+        self.scan = Scan(
+            subtask.D,
+            subtask.problem,
+            self.job.data_params.seed,
+            self.job.resources.layout_bytes // shares,
+            float64,
+            self.gap,
+            subtask.kernel_matrix(float64) if subtask.D.n <= most else None,
         )
         # Sums of the boxes of all rows.
         if isinf(4 * self.scan.total_weight * max(subtask.problem.bounds)):
             raise self._beyond_float64
         nu_svc = self.subtask.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
-
-    def _new_scan(self, float64: bool) -> Scan:
-        D, seed = self.subtask.D, self.job.data_params.seed
-        return Scan(D, self.subtask.problem, seed, self.layout_bytes, float64, self.gap)
 
     def solve(self, first_solution_by: float) -> SubtaskSolution:
         """Make the rounds that there is time for, and return the solution, by running values.
@@ -541,7 +539,7 @@ class Rounds:
         def tolerance() -> float:
             return self.tolerance
 
-        if isinstance(self.scan, WholeScan):
+        if self.scan.matrix is not None:
             gap = self.gap if self.subtask.is_only else None
             return rounds_of_whole(
                 self.scan, tolerance, lambda: not self.record.idle, self.start, gap
@@ -554,7 +552,7 @@ class Rounds:
     def _limits(self, SV: KernelSolution) -> RoundLimits:
         published = self.algorithm.as_published
         # A round that solves all rows has no use for more violators.
-        rows = 0 if isinstance(self.scan, WholeScan) else self.algorithm.r
+        rows = 0 if self.scan.matrix is not None else self.algorithm.r
         return RoundLimits(
             few_violators=FEW_VIOLATORS_SHARE * rows,
             advice=remedy(self.scan.problem),
@@ -712,8 +710,6 @@ class Rounds:
         from randsvm.algorithms.reduced_set import Reducer, SubtaskReduction
 
         size, seed = self.job.stop.reduced_size, self.job.data_params.seed
-        if isinstance(self.scan, WholeScan):
-            self.scan = self._new_scan(float64=True)
         self.scan.return_to(found.SV)
         reducer = Reducer(self.scan, found.SV, found.certificate, size, gap, seed, lowers)
         SV, certificate = reducer.run()

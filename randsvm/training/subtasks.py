@@ -49,7 +49,7 @@ from randsvm.records import record
 from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS, kernel_centres
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine, Step
-from randsvm.svm.whole import KernelMatrix
+from randsvm.svm.whole import KernelMatrix, MatrixPart
 from randsvm.svm.working_set import WorkingSet
 
 if TYPE_CHECKING:
@@ -82,14 +82,14 @@ class Subtask:
     rows: np.ndarray | None = None
     whole_matrix: Callable[[bool], KernelMatrix] | None = None
 
-    def kernel_matrix(self, float64: bool) -> tuple[KernelMatrix, np.ndarray]:
-        """Return kernel values, and the place of each row of D among them. float64: whether the
-        values are computed in float64 in any case."""
+    def kernel_matrix(self, float64: bool) -> MatrixPart:
+        """Return kernel values of the rows of D. float64: whether they are computed in float64 in
+        any case."""
         if self.whole_matrix is None:
             matrix = KernelMatrix(self.D, self.problem, float64)
-            return matrix, matrix.place
+            return MatrixPart(matrix, matrix.place)
         matrix = self.whole_matrix(float64)
-        return matrix, matrix.place if self.rows is None else matrix.place[self.rows]
+        return MatrixPart(matrix, matrix.place if self.rows is None else matrix.place[self.rows])
 
     def within(self, rows: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows of this subtask with coefficients other than 0, ascending, and beta.

@@ -21,6 +21,7 @@ from solving import (
     Kernel,
     KernelDefects,
     KernelMatrix,
+    MatrixPart,
     MemoryBudget,
     ReducedMachine,
     ResidualQuery,
@@ -28,7 +29,6 @@ from solving import (
     Scan,
     ShardValues,
     Sharpened,
-    WholeScan,
     largest_violation,
     scan,
 )
@@ -592,7 +592,7 @@ def test_sums_over_nonzeros_in_float64_lose_no_digits(tmp_path, size, over_nonze
     with case(path, y, X, problem(gamma=gamma, C=10.0)) as one:
         matrix, beta = KernelMatrix(one.D, one.problem), one.some(0, m=200)
         assert isinstance(matrix.exact_layout, layouts.Nonzeros) is over_nonzeros
-        scan = WholeScan(one.D, one.problem, matrix, matrix.place)
+        scan = Scan(one.D, one.problem, 0, matrix=MatrixPart(matrix, matrix.place))
         scan.continue_from(beta)
         K = np.exp(-gamma * np.square(X[:, None] - X).sum(axis=2))
         assert np.abs(scan.u - K @ beta).max() <= 1e-11
