@@ -84,7 +84,7 @@ LIES = {
     "P ": ("primal", lambda P: P * (1 - 1e-9)),
     "P at least": ("primal", lambda P: P * (1 + 1e-9)),
     "D ": ("dual", lambda D: D + 1e-8 * abs(D)),
-    "gap ": ("gap", lambda gap: gap * (1 - 1e-6)),
+    "gap ": ("gap", lambda gap: gap * 0.9),
 }
 
 

@@ -256,7 +256,7 @@ def certified(case: Case, folder: Path) -> str:
     """
     data, model, other, proof = (folder / name for name in ("data", "model", "other", "proof"))
     case.save(data)
-    with_proof = ["--time-limit", "20s", "--certificate", str(proof), str(data), str(model)]
+    with_proof = ["--time-limit", "8s", "--certificate", str(proof), str(data), str(model)]
     try:
         training.train.main(["sgd", *case.words, *with_proof], standalone_mode=False)
     except OutOfTimeError:
@@ -264,7 +264,7 @@ def certified(case: Case, folder: Path) -> str:
     stated = oracle.trailer(model)
     if exact_judge.said(stated) is None:
         return f"no certificate: {stated['stopped']}"
-    better = ["--gap", "1e-8", *("--time-limit", "5s", str(data), str(other))]
+    better = ["--gap", "1e-8", *("--time-limit", "3s", str(data), str(other))]
     training.train.main(["sgd", *case.words, *better], standalone_mode=False)
     if wrong := list(contradictions(case, data, model, proof, [other])):
         raise WrongError("; ".join(wrong))
