@@ -360,7 +360,7 @@ def machines_of(data: Data, model: Model) -> list[Any]:
         sign, one.epsilon, one.t, one.a = TASKS[task](given, added(weights[rows]))
         one.C, one.y = weights[rows] * factor * given.get("C", 1), y * real(1)
         one.sign = one.y if sign is None else np.full(len(rows), sign)
-        one.squared = "squared" in given.get("loss", "")
+        one.squared, one.log = "squared" in given.get("loss", ""), given.get("loss") == "log"
         one.tube = given["tube"][k] if task.startswith("nu") else 0
         # The file has a machine of nu-svc divided by rho, and sum |beta| is nu W.
         rho = one.a / (added(abs(coefficients)) or 1) if task == "nu-svc" else 1
@@ -415,18 +415,25 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
     units = (12 + math.log2(len(y))) * unit  # of the roundings of a term and its additions
     h, z, total = one.epsilon + tube, y - u - b, added(size)
     U, L, penalty = C * (one.sign >= 0), C * (one.sign <= 0), size * size / (4 * C) * one.squared
+    in_all, farthest = penalty, max(abs(y)) + one.epsilon
+    if one.log:  # D has the entropy in place of y beta
+        p = np.minimum(size / C, 1)
+        entropy = -np.nan_to_num([size * np.log(p), most(C - size, 0) * np.log1p(-p)]).sum(axis=0)
+        penalty, in_all = size - entropy, 9 * (size + entropy)
+        farthest = 1 + abs(np.log(added(C * (y > 0)) / added(C * (y < 0))))
 
     def residual(z: Any) -> Any:
         over, under = (most(part, 0) ** (1 + one.squared) for part in (z - h, -z - h))
-        return U * over + L * under - beta * z + size * h + penalty
+        loss = C * np.logaddexp(0, y * z - 1) if one.log else U * over + L * under
+        return loss - beta * z + size * h + penalty
 
     error = u_error + 5 * unit * (abs(y) + abs(u) + abs(b) + abs(h))
     here, highest = residual(z), most(residual(z - error), residual(z + error))
-    rounding = 2 * units * (abs(highest) + size * (abs(z) + error + abs(h)) + penalty)
+    rounding = 2 * units * (abs(highest) + size * (abs(z) + error + abs(h)) + in_all)
     rise = most(highest - here, 0)
     sizes = abs(y) + one.epsilon + abs(v)
     D = added(y * beta - one.epsilon * size - beta * v / 2 - penalty)
-    D_error = added(size * v_error) / 2 + units * added(size * sizes + penalty)
+    D_error = added(size * v_error) / 2 + units * added(size * sizes + in_all)
     missing, short = one.t - added(beta), (one.a - total) * bool(one.a)
     offsets = abs(b) * (total + abs(one.t)) + abs(tube) * (total + one.a)
     distance = added(here) + b * missing + tube * short + apart / 2
@@ -439,7 +446,7 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
     require(not excess[k] > 1e-9 * C[k], REFUTED, text)
     largest = max(D + distance + D_error + span, 0)  # P
     norm = (abs(one.t) + one.a) * math.sqrt(kappa2) or math.sqrt(2 * largest)
-    offset = ROOM * (max(abs(y)) + one.epsilon + norm * math.sqrt(kappa2))
+    offset = ROOM * (farthest + norm * math.sqrt(kappa2))
     above = abs(short) if one.sign.any() else max(-short, 0)
     misses = abs(missing) * one.has_b + above + units * total
     cut = added(excess)

@@ -190,7 +190,7 @@ def test_a_callback_ends_a_fit_of_several_pairs(n_jobs):
     assert 1 <= varies.sum() <= 2 * n_jobs
 
 
-@pytest.mark.parametrize("machine", [LinearSVC(tol=1e-8), LinearSVC(loss="log", max_iter=50)])
+@pytest.mark.parametrize("machine", [LinearSVC(tol=1e-8), LinearSVC(loss="log", tol=1e-14)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_callback_ends_the_steps_of_a_linear_machine(machine):
     X, y = small(300)

@@ -160,6 +160,7 @@ LINEAR = {
     "rest, linear": ("three", "sgd --gap 0.01 -w balanced"),
     "no bias": ("three", "sgd --gap 0.01 --no-bias --scale standard"),
     "linear svr": ("targets", "sgd -s svr --gap 0.01 -p 0.1"),
+    "logistic": ("weighted", "sgd --gap 0.0001 --loss log -w1 2"),
     "squared svr": ("targets", "sgd -s svr --gap 0.01 --loss squared-epsilon-insensitive"),
 }
 REDUCED = {

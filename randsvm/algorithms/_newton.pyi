@@ -17,6 +17,7 @@ def add_sums(
     beta0: NDArray[np.float64],
     is_regression: bool,
     is_squared: bool,
+    is_log: bool,
     epsilon: float,
     width: float,
     given: bool,

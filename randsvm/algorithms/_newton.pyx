@@ -2,7 +2,7 @@
 # cython: cdivision=True
 """Sums over rows for Newton's method on a linear machine; newton.py has the formulas."""
 
-from libc.math cimport fabs
+from libc.math cimport exp, fabs, log1p
 from libc.stdint cimport int64_t
 
 ctypedef fused number:
@@ -10,61 +10,88 @@ ctypedef fused number:
     double
 
 
+cdef inline double product(
+    const int64_t[::1] starts, const int[::1] columns, const number[::1] values,
+    const double[::1] w, Py_ssize_t i,
+) noexcept nogil:
+    """Return <w, x> of row i. columns is empty if every row has every column."""
+    cdef double found = 0
+    cdef Py_ssize_t j, begin = starts[i]
+    if columns.shape[0] == 0:
+        for j in range(starts[i + 1] - begin):
+            found += w[j] * values[begin + j]
+    else:
+        for j in range(begin, starts[i + 1]):
+            found += w[columns[j]] * values[j]
+    return found
+
+
+cdef inline void add_row(
+    const int64_t[::1] starts, const int[::1] columns, const number[::1] values, Py_ssize_t i,
+    double factor, double *sums, Py_ssize_t step,
+) noexcept nogil:
+    """Add factor x of row i to the sums, of which those of two columns are `step` apart."""
+    cdef Py_ssize_t j, begin = starts[i]
+    if columns.shape[0] == 0:
+        for j in range(starts[i + 1] - begin):
+            sums[step * j] += factor * values[begin + j]
+    else:
+        for j in range(begin, starts[i + 1]):
+            sums[step * columns[j]] += factor * values[j]
+
+
 def add_sums(
     const int64_t[::1] starts, const int[::1] columns, const number[::1] values,
     const double[::1] w, double b, const double[::1] y, const double[::1] C,
     const double[::1] most, const double[::1] beta0, bint is_regression, bint is_squared,
-    double epsilon, double width, bint given, double[::1] beta, double[::1] second,
+    bint is_log, double epsilon, double width, bint given, double[::1] beta, double[::1] second,
     double[:, ::1] sums,
 ):
     """Add the sums of some rows to `sums`, (5 + d, 2), and set their beta and second derivatives.
 
     columns is empty if every row has every column. given: whether beta stays.
     """
-    cdef Py_ssize_t i, j, side, begin
-    cdef bint dense = columns.shape[0] == 0
-    cdef double f, r, up, down, loss, sigma, moved, bound, found, size, proximal
+    cdef Py_ssize_t i, side
+    cdef double r, up, down, loss, sigma, moved, bound, found, size, proximal, z, share
     with nogil:
         for i in range(y.shape[0]):
-            f, begin = b, starts[i]
-            if dense:
-                for j in range(starts[i + 1] - begin):
-                    f += w[j] * values[begin + j]
+            r = y[i] - b - product(starts, columns, values, w, i)
+            if is_log:
+                z = 1 - y[i] * r
+                share = exp(-fabs(z))
+                loss = log1p(share) + (-z if z < 0 else 0)
+                share = share / (1 + share) if z > 0 else 1 / (1 + share)
+                beta[i] = found = C[i] * share * y[i]
+                second[i] = C[i] * share * (1 - share)
+                sums[0, 0] += C[i] * loss
+                sums[0, 1] += C[i] * loss
+                proximal = 0
             else:
-                for j in range(begin, starts[i + 1]):
-                    f += w[columns[j]] * values[j]
-            r = y[i] - f
-            # The loss has these slopes, times C, beyond epsilon and below -epsilon.
-            up, down = is_regression or y[i] > 0, is_regression or y[i] < 0
-            loss = up * (r - epsilon) if r > epsilon else -down * (r + epsilon) if r < -epsilon else 0
-            sigma = 2 * C[i] if is_squared else C[i] / width
-            moved = beta0[i] + sigma * r
-            bound = sigma * epsilon
-            moved = moved - bound if moved > bound else moved + bound if moved < -bound else 0
-            found = up * most[i] if moved > up * most[i] else moved
-            found = -down * most[i] if found < -down * most[i] else found
-            if given:
-                found = beta[i]
-            beta[i] = found
-            second[i] = sigma if found == moved and found != 0 else 0
-            proximal = (found - beta0[i]) * (found - beta0[i]) / (2 * sigma)
-            size = fabs(found)
-            sums[0, 0] += C[i] * (loss * loss if is_squared else loss)
-            sums[0, 1] += found * r - epsilon * size - proximal
+                # The loss has these slopes, times C, beyond epsilon and below -epsilon.
+                up, down = is_regression or y[i] > 0, is_regression or y[i] < 0
+                loss = up * (r - epsilon) if r > epsilon else -down * (r + epsilon) if r < -epsilon else 0
+                sigma = 2 * C[i] if is_squared else C[i] / width
+                moved = beta0[i] + sigma * r
+                bound = sigma * epsilon
+                moved = moved - bound if moved > bound else moved + bound if moved < -bound else 0
+                found = up * most[i] if moved > up * most[i] else moved
+                found = -down * most[i] if found < -down * most[i] else found
+                if given:
+                    found = beta[i]
+                beta[i] = found
+                second[i] = sigma if found == moved and found != 0 else 0
+                proximal = (found - beta0[i]) * (found - beta0[i]) / (2 * sigma)
+                sums[0, 0] += C[i] * (loss * loss if is_squared else loss)
+                sums[0, 1] += found * r - epsilon * fabs(found) - proximal
             sums[1, 0] += 0 if is_squared else proximal
             sums[1, 1] += second[i]
             if found == 0:
                 continue
-            side = 0 if found > 0 else 1
+            side, size = 0 if found > 0 else 1, fabs(found)
             sums[2, side] += size
             sums[3, side] += y[i] * found - epsilon * size
             sums[4, side] += found * found / (4 * C[i]) if is_squared else 0
-            if dense:
-                for j in range(starts[i + 1] - begin):
-                    sums[5 + j, side] += found * values[begin + j]
-            else:
-                for j in range(begin, starts[i + 1]):
-                    sums[5 + columns[j], side] += found * values[j]
+            add_row(starts, columns, values, i, found, &sums[5, side], 2)
 
 
 def add_curvature(
@@ -97,25 +124,12 @@ def add_products(
     const double[::1] p, const double[::1] second, double[::1] sums,
 ):
     """Add the sum of second x <x, p>, with x = (row, 1), to `sums`. p, sums : (d + 1,)"""
-    cdef Py_ssize_t i, j, begin, end, d = p.shape[0] - 1
-    cdef bint dense = columns.shape[0] == 0
+    cdef Py_ssize_t i, d = p.shape[0] - 1
     cdef double q
     with nogil:
         for i in range(second.shape[0]):
             if second[i] == 0:
                 continue
-            q, begin, end = p[d], starts[i], starts[i + 1]
-            if dense:
-                for j in range(end - begin):
-                    q += p[j] * values[begin + j]
-            else:
-                for j in range(begin, end):
-                    q += p[columns[j]] * values[j]
-            q *= second[i]
+            q = second[i] * (p[d] + product(starts, columns, values, p, i))
             sums[d] += q
-            if dense:
-                for j in range(end - begin):
-                    sums[j] += q * values[begin + j]
-            else:
-                for j in range(begin, end):
-                    sums[columns[j]] += q * values[j]
+            add_row(starts, columns, values, i, q, &sums[0], 1)

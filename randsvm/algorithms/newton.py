@@ -13,7 +13,7 @@ for Support Vector Machine", Optimization Methods and Software 35, 2020. Each ro
 and sum beta x is the negative gradient of the smoothed losses by w. Whenever the error of the
 solution of the smoothed problem is below the error of the smoothing, beta0 becomes beta. The
 squares of these losses are the case beta0 = 0, sigma = 2 C, without an upper bound, and are not
-approximated.
+approximated. Nor is the logistic loss: its beta is the negative slope.
 
 For a free b, the positive and the negative beta are scaled to equal sums. Then beta is feasible for
 the dual, whose value is a lower bound of P. The gap between the lowest P and the highest D so far
@@ -129,7 +129,8 @@ def minimise(
     # D of coefficients of 0 is 0.
     primal, dual, coefficients = np.full(K, inf), np.zeros(K), [np.zeros(D.n)] * K
     steps, passes, is_limited, X = 0, 0, False, None
-    if D.mapping is None and D.d >= MANY_COLUMNS and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
+    may_ascend = D.mapping is None and objective.loss != "log" and D.d >= MANY_COLUMNS
+    if may_ascend and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
         chunks = (chunk for shard in D.shards for chunk in D.chunks(shard))
         X = CsrMatrix.vstack([to_csr(c.X).astype(np.float32, copy=False) for c in chunks])
     rows: Callable[[Shard], Iterable[Chunk]] = partial(_rows, D)
@@ -214,6 +215,8 @@ class _Problem:
         self.C = np.maximum(C * weights, np.finfo(float).tiny)
         largest = np.full(D.n, np.finfo(float).max)
         self.most = largest if objective.is_squared else self.C
+        self.is_log = objective.loss == "log"
+        self.is_smooth = objective.is_squared or self.is_log
         self.beta0, self.beta, self.second = np.zeros((3, D.n))
         nothing = np.zeros(D.d + 1)
         self.best = _Point(nothing, inf, -inf, inf, -inf, nothing, 0.0)
@@ -233,7 +236,7 @@ class _Problem:
             if self.is_reached:
                 return
             u = self.best.u
-            if not self.objective.is_squared:
+            if not self.is_smooth:
                 self.beta0[:] = self.dual_beta
         yield from self._steps(u)
 
@@ -307,7 +310,7 @@ class _Problem:
             if self.is_reached or number - last == MAX_IDLE_STEPS:
                 return
             solved = at.smoothed - at.smoothed_dual < SMOOTHED_PART * (at.primal - at.dual)
-            if solved and not self.objective.is_squared:
+            if solved and not self.is_smooth:
                 self.beta0[:] = self.beta
                 self.width *= NARROWER
                 at = self._evaluate(at.u)
@@ -385,6 +388,8 @@ class _Problem:
         (size, value, square), products = sums[2:5], sums[5:]
         shorter = self._shorter(size)
         dual = float(value @ shorter - square @ shorter**2)
+        if self.is_log:
+            dual = float(self.objective.gains(self.y, self._feasible(), self.C)[0].sum())
         dual -= float(np.square(products @ shorter).sum()) / 2
         norm = float(w @ w) / 2
         gradient = np.append(w - products.sum(axis=1), (size[1] - size[0]) * self.bias)
@@ -399,8 +404,8 @@ class _Problem:
             at = slice(chunk.start, chunk.start + len(chunk.y))
             _newton.add_sums(
                 *_parts(chunk.X), w, b, self.y[at], self.C[at], self.most[at], self.beta0[at],
-                of.is_regression, of.is_squared, of.epsilon or 0.0, self.width, given,
-                self.beta[at], self.second[at], sums,
+                of.is_regression, of.is_squared, self.is_log, of.epsilon or 0.0, self.width,
+                given, self.beta[at], self.second[at], sums,
             )  # fmt: skip
         return sums
 

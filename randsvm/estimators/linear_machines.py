@@ -55,8 +55,8 @@ class LinearMachine(BaseSVM):
 
     def _fit(self, arrays: Arrays, tasks: FitTasks) -> None:
         given = self._options(arrays)
-        # The logistic loss and that of Crammer and Singer have no duality gap.
-        certified = given["loss"] not in ("log", None)
+        # The loss of Crammer and Singer has no duality gap.
+        certified = given["loss"] is not None
         if certified:
             given |= {"epochs": 0, "gap": float(self.tol), "max_iterations": self.max_iter}
         else:
@@ -69,7 +69,7 @@ class LinearMachine(BaseSVM):
         if not certified:
             warnings.warn(
                 f"{self.n_iter_} passes of stochastic gradient descent: how close they come to the "
-                "optimum is not known; multi_class='ovr' with a hinge loss is certified",
+                "optimum is not known; multi_class='ovr' is certified",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -114,8 +114,8 @@ class LinearSVC(Classifier, LinearMachine):
     Coordinate ascent (sparse rows) or Newton steps train until the relative duality gap is at most
     tol: the objective, in which the intercept is not regularised, is then within this share of the
     optimum.
-    multi_class="crammer_singer" and loss="log" have passes of stochastic gradient descent instead,
-    and no certificate.
+    multi_class="crammer_singer" has passes of stochastic gradient descent instead, and no
+    certificate.
     """
 
     # These two parameters are positional in scikit-learn.

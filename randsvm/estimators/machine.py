@@ -115,8 +115,7 @@ ATTRIBUTES = {
     "stopped_": "Reason why training ended.",
     "gap_": (
         "The certified relative duality gap. It is nan without a certificate: for kernels that are "
-        "not positive semidefinite, and for LinearSVC with multi_class='crammer_singer' or "
-        "loss='log'."
+        "not positive semidefinite, and for LinearSVC with multi_class='crammer_singer'."
     ),
     "model_": "The FittedModel, with the outcome of its training.",
 }

@@ -209,10 +209,8 @@ class SgdParams(MachineParams):
             require(self.epochs != 0, "--epochs 0 needs --gap")
             return
         require(
-            self.task == "svr"
-            or (self.task == "svc" and self.loss != "log" and self.multiclass != "crammer-singer"),
-            "--gap of sgd is for -s svr, and for -s svc with --loss hinge or squared-hinge and "
-            "--multiclass ovr",
+            self.task == "svr" or (self.task == "svc" and self.multiclass != "crammer-singer"),
+            "--gap of sgd is for -s svr, and for -s svc with --multiclass ovr",
         )
         require(
             self.early_stopping is None and self.update is None,

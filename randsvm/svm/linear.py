@@ -128,9 +128,18 @@ class LinearObjective:
         return outside**2 if self.is_squared else outside
 
     def gains(self, y: np.ndarray, beta: np.ndarray, C: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the terms of D but for |w|^2: those of y beta - epsilon |beta|, and what a squared
-        loss subtracts, both (m,). beta : (m,); C : (m,), of each row"""
+        """Return the terms of D but for |w|^2: y beta - epsilon |beta|, or C times the entropy of
+        |beta| / C of the logistic loss; and what a squared loss subtracts; both (m,).
+
+        beta : (m,); C : (m,), of each row
+        """
         size = np.abs(beta)
+        if self.loss == "log":
+            p = np.minimum(size / C, 1.0)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                logs = size * np.log(p), np.maximum(C - size, 0.0) * np.log1p(-p)
+            # 0 log 0 is 0.
+            return -np.nan_to_num(logs).sum(axis=0), np.zeros(len(y))
         penalty = size * size / (4 * C) if self.is_squared else np.zeros(len(y))
         return y * beta - (self.epsilon or 0.0) * size, penalty
 

@@ -15,6 +15,7 @@ from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.kernels.rounding import (
+    EXP_ERROR,
     PRESCRIBED,
     SPARE,
     WRITTEN,
@@ -104,7 +105,7 @@ def _certified(
             float(losses[0].sum()),
             float(losses.max(axis=0).sum()),
             float(gain.sum() - penalty.sum()),
-            float(size @ (np.abs(y) + epsilon) + penalty.sum()),
+            float(size @ (np.abs(y) + epsilon) + np.abs(gain).sum() + penalty.sum()),
             float(size @ lengths),
             float(size.sum()) * moved,
             1,
@@ -123,7 +124,13 @@ def _certified(
         emit(Progress("scanning", shard.stop, D.n))
         parts += [part] if part is not None else []
     found = _Sums.total(parts)
-    additions = found.rows + found.chunks + PRESCRIBED
+    additions, most = found.rows + found.chunks + PRESCRIBED, found.target + epsilon
+    if objective.loss == "log":
+        # The gain of a coefficient near 0 or C changes faster than itself, by at most its size.
+        additions += 2 * EXP_ERROR + 2 * PRESCRIBED
+        y, weights = objective.binary(D.labels(), D.weights(), k)
+        with np.errstate(divide="ignore"):
+            most = 1.0 + abs(float(np.log(weights[y > 0].sum() / weights[y < 0].sum())))
     primal = norm / 2 + found.lost
     primal_error = (
         found.most - found.lost
@@ -137,10 +144,10 @@ def _certified(
     y, weights = objective.binary(*_rows_of(D, own), k)
     bound = inf if objective.is_squared else C
     task = Task((bound, bound), epsilon, one_sided=not objective.is_regression)
-    offset = largest_offset(0.0, found.target + epsilon, found.longest**2, primal + primal_error)
+    offset = largest_offset(0.0, most, found.longest**2, primal + primal_error) if bias else 0.0
     dual_error = (
         addition_error(additions, found.size) + addition_error(len(w), v2)
-        + SPARE * (v + apart) * apart + change_of_dual(task, y, beta[own], weights, offset * bias)
+        + SPARE * (v + apart) * apart + change_of_dual(task, y, beta[own], weights, offset)
     )  # fmt: skip
     return Certificate(primal, dual, primal_error=primal_error, dual_error=dual_error)
 

@@ -620,6 +620,28 @@ def test_passes_reach_the_gap_on_sparse_rows_of_many_columns(loss, weighted, no_
     assert found.dual <= least * (1 + 1e-7)
 
 
+@pytest.mark.parametrize("no_bias", [False, True])
+def test_newton_steps_reach_the_gap_of_logistic_regression(no_bias):
+    """The reference is scipy's minimum of P."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(200, 3)) * [1, 10, 0.1] + [0, 50, 3]
+    weights = rng.integers(1, 4, 200).astype(float)
+    y = X @ [1, 0.1, 5] + 2 * rng.normal(size=200) > 20
+    sign = np.where(y, 1, -1)
+
+    def primal(u):
+        z = sign * (X @ u[:3] + u[3] * (not no_bias))
+        return u[:3] @ u[:3] / 2 + 2 * weights @ np.logaddexp(0, -z)
+
+    least = optimize.minimize(primal, np.zeros(4), method="BFGS", options={"gtol": 1e-9}).fun
+    options = {"algorithm": "sgd", "loss": "log", "C": 2.0, "gap": 1e-6, "no_bias": no_bias}
+    found = api.train(Arrays(X, y, weights=weights), **options).outcome
+    assert found.stopped == "gap <= 1e-06"
+    assert found.certificate == "proven"
+    assert found.dual <= least <= found.primal * (1 + 1e-9)
+    assert found.primal - found.dual <= 1.001e-6 * found.primal
+
+
 def test_newton_steps_follow_passes_that_do_not_suffice():
     X, f, _ = many_columns(rows=3000, columns=1000)
     found = api.train(Arrays(X, f > 0), algorithm="sgd", gap=1e-4, C=10).outcome

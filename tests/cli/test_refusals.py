@@ -125,7 +125,6 @@ LINES = [
     ("randsvm -t sigmoid --gap 0.01 two m", 2, "--gap needs a positive semidefinite kernel"),
     ("osuna -t 3 --gap 0.01 two m", 2, "--gap needs a positive semidefinite kernel"),
     ("osuna-closest -t poly -r -1 --gap 0.01 two m", 2, "positive semidefinite kernel"),
-    ("sgd --loss log --gap 0.1 two m", 2, "--gap"),
     ("sgd -s one-class --gap 0.1 two m", 2, "--gap"),
     ("sgd --multiclass crammer-singer --gap 0.1 two m", 2, "--gap"),
     ("sgd --early-stopping 0.5 --gap 0.1 two m", 2, "--gap"),

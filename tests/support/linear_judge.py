@@ -23,7 +23,7 @@ from random_problems import WrongError
 from randsvm.cli import train as training
 from randsvm.errors import OutOfTimeError
 
-LOSSES = ("hinge", "squared-hinge")
+LOSSES = ("hinge", "squared-hinge", "log")
 LOSSES_OF_SVR = ("epsilon-insensitive", "squared-epsilon-insensitive")
 DIGITS = Decimal(10) ** -45
 
