@@ -22,12 +22,12 @@ MOST = 3
 ONCE = {"audit_share_of_tolerance": 0, "audit_share_of_violation": 2e-6}
 
 
-def one_hot(rows, features):
-    """Return rows of ten columns, each of which has one of several values, as 0 and 1."""
+def one_hot(rows, features, columns=10):
+    """Return rows of some columns, each of which has one of several values, as 0 and 1."""
     rng = np.random.default_rng(5)
     X = np.zeros((rows, features))
-    size = features // 10
-    for k in range(10):
+    size = features // columns
+    for k in range(columns):
         X[np.arange(rows), size * k + rng.integers(0, size, rows)] = 1.0
     return np.where(X @ rng.normal(size=features) + rng.normal(size=rows) > 0, 1, -1), X
 
@@ -36,6 +36,7 @@ DATA = {
     "board": lambda: board(ROWS),
     "three": lambda: oracle.clouds(ROWS, classes=3),
     "one-hot": lambda: one_hot(ROWS, 60),
+    "sparse one-hot": lambda: one_hot(ROWS, 128, columns=4),
 }
 NARROW, WIDE = "-c 10 -g 30 --sample-size 300", "-c 10 -g 3 --sample-size 300"
 # name: data, options, and the sizes of both sides. The second side is the way that the name says.
@@ -46,6 +47,7 @@ WAYS: dict[str, tuple[str, str, dict[str, float], dict[str, float]]] = {
     "cells": ("board", WIDE, {"cell_share": 0}, {"cell_share": 10**9}),
     "cells in float64": ("board", NARROW, {"cell_share": 0}, {"cell_share": 10**9}),
     "nonzeros": ("one-hot", "-g .1", {"sparse_features": 10**9}, {"sparse_features": 1}),
+    "sparse products": ("sparse one-hot", "-g .1", {}, {"cached_features": 0}),
     "spill": ("board", WIDE, {}, {"data_bytes": 0}),
     "float64": ("board", WIDE, {}, {"float32_limit": 0}),
     "float64 once": ("board", WIDE, {}, ONCE),
