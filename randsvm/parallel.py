@@ -94,10 +94,16 @@ class ThreadPool(ThreadPoolExecutor):
         """Yield work(item) for each item, in order.
 
         If the caller stops early, calls that have not begun are cancelled. If `items` raises a
-        RandsvmError, the results of the items before it come first.
+        RandsvmError, the results of the items before it come first. A thread of `completed_results`
+        calls work(item) itself while as many tasks run as this pool has threads.
 
         ahead: the number of calls that may be submitted before the first result is needed.
         """
+        if _this_thread.running_tasks() >= self._max_workers:
+            for item in items:
+                emit(Waiting())
+                yield work(item)
+            return
         futures: deque[Future[Result]] = deque()
         ended_by: RandsvmError | None = None
         try:
@@ -145,9 +151,14 @@ def result_of(future: Future[Result], stage: str | None = None) -> Result:
 
 
 class _Thread(threading.local):
-    """is_abandonable: whether this thread is a daemon thread, which others stop waiting for."""
+    """workers: the threads of `completed_results` that this one is of; others stop waiting for
+    these daemon threads."""
 
-    is_abandonable = False
+    workers: Sequence[threading.Thread] = ()
+
+    def running_tasks(self) -> int:
+        """Return the number of these threads that still have tasks."""
+        return sum(worker.is_alive() for worker in self.workers)
 
 
 _this_thread = _Thread()
@@ -164,7 +175,7 @@ def run_in_daemon_thread(
     A thread of `completed_results` calls work() itself: with another thread for each solve, ten
     classes of 7,500 rows take a quarter longer, two pairs at a time.
     """
-    if _this_thread.is_abandonable:
+    if _this_thread.workers:
         return work()
     future: Future[Result] = Future()
 
@@ -214,7 +225,7 @@ def completed_results(
             arrived.put(event)
 
     def run_tasks() -> None:
-        _this_thread.is_abandonable = True
+        _this_thread.workers = workers
         with contextlib.suppress(IndexError):
             # The caller may notice `until` a heartbeat later than this thread.
             while not cancelled.is_set() and time.perf_counter() < until:

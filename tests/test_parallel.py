@@ -40,6 +40,22 @@ def test_an_error_of_the_items_follows_the_results_before_it():
             next(results)
 
 
+@pytest.mark.parametrize("count", [2, 1])
+def test_a_pool_helps_tasks_only_while_they_leave_threads_idle(count):
+    """Two tasks wait for each other, so that both run; one leaves a thread idle."""
+    together = threading.Barrier(count)
+
+    def task(watch):
+        together.wait(10)
+        found = set(pool.map_in_order(lambda _: threading.get_ident(), range(3)))
+        together.wait(10)
+        return found == {threading.get_ident()}
+
+    with ThreadPool(2) as pool:
+        found = list(parallel.completed_results([task] * count, 2, "tasks", "fit"))
+    assert found == [count == 2] * count
+
+
 def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch):
     threadpoolctl = pytest.importorskip("threadpoolctl")
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
