@@ -170,12 +170,14 @@ def _plain(array: Any) -> Any:
     # For example, numbers of any length of PostgreSQL are an extension of strings.
     array = getattr(array, "storage", array)
     if types.is_dictionary(array.type):
+        values = _plain(array.dictionary)
         # The texts of other batches are in the dictionary, too.
-        if types.is_string(array.type.value_type) and len(array.dictionary) <= len(array):
-            return array
-        array = array.dictionary_decode()
-    is_plain = types.is_string(array.type) or _is_number(array.type)
-    return array if is_plain else array.cast("string")
+        if types.is_string(values.type) and len(values) <= len(array):
+            return pyarrow.DictionaryArray.from_arrays(array.indices, values)
+        return values.take(array.indices)
+    # pyarrow divides the digits of a decimal, which does not give the nearest number.
+    is_plain = types.is_string(array.type) or types.is_integer(array.type)
+    return array if is_plain or types.is_floating(array.type) else array.cast("string")
 
 
 def _numbers(array: Any) -> np.ndarray:

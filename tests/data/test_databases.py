@@ -173,6 +173,18 @@ def test_a_type_of_the_database_is_a_number_or_categories(request, tmp_path, kin
     assert found.model.columns.columns[0].categories == (categories and tuple(categories))
 
 
+def test_decimals_of_a_database_are_the_numbers_that_their_texts_are(tmp_path):
+    # One in seven decimals with two digits is not the nearest number to its digits / 100.
+    sql = "SELECT CAST(i * 0.07 - 92.82 AS DECIMAL(10, 2)) AS c, i % 2 AS y FROM range(400) AS s(i)"
+    texts = (f"{(7 * i - 9282) / 100:.2f},{i % 2}" for i in range(400))
+    (tmp_path / "t.csv").write_text("\n".join(["c,y", *texts, ""]))
+    kept = tmp_path / "of_query", tmp_path / "of_csv"
+    options = {"label_column": "y", "gamma": 1}
+    randsvm.train("duckdb://", sql=sql, keep_rows=kept[0], **options)
+    randsvm.train(tmp_path / "t.csv", keep_rows=kept[1], **options)
+    assert kept[0].read_text() == kept[1].read_text()
+
+
 @pytest.mark.parametrize(
     ("kind", "column", "message"),
     [

@@ -3,6 +3,7 @@
 import csv
 import re
 from contextlib import suppress
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -89,6 +90,7 @@ CELLS = {
     "digits": st.sampled_from(["1", "2.5", "-3e2", "na", "?"]),
     "float": st.none() | st.floats(-1e6, 1e6) | st.just(float("nan")),
     "whole": st.none() | st.integers(-(2**53), 2**53),
+    "decimal": st.none() | st.integers(-(10**7), 10**7).map(lambda one: Decimal(one).scaleb(-2)),
     "flag": st.none() | st.booleans(),
 }
 TYPES = {
@@ -97,11 +99,14 @@ TYPES = {
     "digits": "large_string",
     "float": "float64",
     "whole": "int64",
+    "decimal": "decimal",
     "flag": "bool",
 }
 
 
 def arrow_type(name):
+    if name == "decimal":
+        return pa.decimal128(12, 2)
     if name == "dictionary":
         return pa.dictionary(pa.int8(), pa.string())
     return getattr(pa, name + "_" if name == "bool" else name)()

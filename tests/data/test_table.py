@@ -159,7 +159,29 @@ def arrow_types(frame):
     return frame.convert_dtypes(dtype_backend="pyarrow")
 
 
-ARROW = [pa.Table.from_pandas, ArrowStream, reader, relation, polars_frame, lazy_frame, unstreamed]
+def text_views(frame):
+    """Return a table in which texts are as in a frame of polars with categories."""
+
+    def column(values):
+        if pd.api.types.is_numeric_dtype(values):
+            return pa.array(values)
+        codes, texts = pd.factorize(values)
+        texts = pa.array(texts, pa.string_view())
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.uint32()), texts)
+
+    return pa.table({name: column(frame[name]) for name in frame})
+
+
+ARROW = [
+    pa.Table.from_pandas,
+    text_views,
+    ArrowStream,
+    reader,
+    relation,
+    polars_frame,
+    lazy_frame,
+    unstreamed,
+]
 
 
 @pytest.mark.parametrize("made", [pd.DataFrame, arrow_types, *ARROW])
