@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 # Name -> the module that has it.
 MODULES = {
     "Arrays": "data.in_memory",
-    "certify": "models.certification",
+    "certify": "training.certification",
     "explain": "models.shapley",
     "export": "models.export",
     "load": "models.fitted",

@@ -9,10 +9,10 @@ from randsvm.estimators import LinearSVR as LinearSVR
 from randsvm.estimators import NuSVC as NuSVC
 from randsvm.estimators import NuSVR as NuSVR
 from randsvm.estimators import OneClassSVM as OneClassSVM
-from randsvm.models.certification import certify as certify
 from randsvm.models.export import export as export
 from randsvm.models.fitted import load as load
 from randsvm.models.prediction import predict as predict
 from randsvm.models.shapley import explain as explain
+from randsvm.training.certification import certify as certify
 
 __version__: str

@@ -374,7 +374,7 @@ class Certified(NamedTuple):
     model: str  # Model file
     problem: str  # Options that define the problem beside the model: "-c 1"
     rows: int  # Rows of the training file
-    support_vectors: int  # Support vectors of the model
+    support_vectors: int | None  # Support vectors of the model; None: it is linear
     unknown_support_vectors: int  # Support vectors that are not among the rows of the training file
     primal: float  # Primal objective P of the machine as written
     dual: float  # Dual objective D of the feasible coefficients next to those of the model

@@ -218,8 +218,11 @@ def _metrics(found: ClassificationMetrics) -> Iterable[str]:
 
 
 def certified(event: Certified) -> Iterable[str]:
+    machine = "linear"
+    if event.support_vectors is not None:
+        machine = f"{event.support_vectors:,} support vectors"
     yield (
-        f"{event.model}: {event.support_vectors:,} support vectors; P and D with "
+        f"{event.model}: {machine}; P and D with "
         f"{event.problem} over {event.rows:,} rows in {event.seconds:.2f} s"
     )
     if event.unknown_support_vectors:

@@ -164,11 +164,11 @@ def certify(
     """Print the objectives P and D of MODEL_FILE over TRAIN_FILE and the gap between them.
 
     They are computed in float64 from the text of both files. The model may come from any program
-    that writes LIBSVM's format; give -c, -p, -n and -w as in its training, unless this program
-    trained it.
+    that writes LIBSVM's or LIBLINEAR's format; give -c, -p, -n and -w as in its training, unless
+    this program trained it.
     """
     params, resources = CertifyParams(**given), Resources(jobs=jobs)
-    from randsvm.models import certification
+    from randsvm.training import certification
 
     certification.certify(train_file, model_file, params=params, resources=resources, watch=watch)
 

@@ -6,13 +6,12 @@ of models, problems and bounds of rounding with the rest of the package.
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import copysign, fsum, inf, isfinite, isnan, nan
+from math import copysign, fsum, inf, isfinite, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,8 +26,8 @@ from randsvm.arrays import (
     to_csr,
 )
 from randsvm.data.svmlight import ParsedRows, row_numbers
-from randsvm.errors import ContentError, GapError, ModelError
-from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
+from randsvm.errors import ContentError, ModelError
+from randsvm.events import Certified, MachineObjectives, Notice, emit
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import RowSizes
 from randsvm.kernels.rounding import (
@@ -41,9 +40,9 @@ from randsvm.kernels.rounding import (
 )
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
-from randsvm.models.model import ModelRows
-from randsvm.models.model_text import check_is_not_model, load
-from randsvm.models.row_files import RowFiles, csr_rows, sources
+from randsvm.models.metadata import Metadata
+from randsvm.models.model import Model, ModelRows
+from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import changed_flags, command_line, option_fields
 from randsvm.parameters.run import CertifyParams, Resources
@@ -64,75 +63,21 @@ COEFFICIENT_ROUNDING = 1e-6
 CLAIM_ROUNDING, WIDER_BOUNDS = 2.0**-50, 0.01
 
 
-def certify(
-    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    model: str | os.PathLike[str],
-    *,
-    params: CertifyParams | None = None,
-    resources: Resources | None = None,
-    watch: Watch = silent,
+def certify_kernel(
+    loaded: KernelModel,
+    model: str,
+    paths: Sequence[str],
+    params: CertifyParams,
+    resources: Resources,
+    began: float,
 ) -> Certified:
-    """Compute P, D and their gap for a kernel model of any program, in float64.
-
-    Parameters
-    ----------
-    data : str, PathLike or sequence of these
-        Training file of the model, a pattern of names, or several names.
-    model : str or PathLike
-        Model file in LIBSVM's format, of randsvm, svm-train, ThunderSVM or another program.
-    params : CertifyParams, optional
-        C, epsilon, nu, the class weights and the weights of rows of the training, and the gap that
-        is required. A model of randsvm records all but the weights of rows.
-    resources : Resources, optional
-        Worker threads.
-    watch : callable, default=silent
-        Called with each event of `randsvm.events`.
-
-    Returns
-    -------
-    Certified
-        P, D, the gap, and how far the coefficients are from feasible ones.
-
-    Raises
-    ------
-    GapError
-        If the gap is above `params.require_gap`, or is unknown.
-    DataError, ModelError
-        If the rows or the model are unusable.
-    InputError, TransferError
-        If a file cannot be opened or read.
-
-    Notes
-    -----
-    P is the primal objective of the machine as written. D is the dual objective of feasible
-    coefficients with nearly the same w: equal rows have equal kernel values, so only the sum of
-    their coefficients matters to w, and D is the highest of all ways to divide this sum among
-    them. A sum beyond the bounds of its rows is moved to the bounds, and that of a support vector
-    that is not a row of the training file to 0. Therefore D <= optimum <= P holds for any model.
-    The gap includes bounds of all rounding of the sums.
-
-    Rows are read in chunks; memory grows with the support vectors only, except by 16 bytes a row
-    for nu-SVR.
-    """
-    began = time.perf_counter()
-    params, resources = params or CertifyParams(), resources or Resources()
-    paths, model = sources(data, params.sql), os.fspath(model)
-    check_is_not_model(paths, "TRAIN_FILE MODEL_FILE")
-    loaded = load(model)
-    if not isinstance(loaded, KernelModel):
-        raise ModelError(f"{model}: expected a model in LIBSVM's format, found one of LIBLINEAR")
+    """Return the certificate of a kernel machine. model: its file; began: time.perf_counter() at
+    first"""
     if loaded.prediction_type == "svc" and len(loaded.labels) < 2:
         raise ModelError(f"{model}: expected a model of two or more classes")
-    with listening(watch), ThreadPool(resources.threads) as pool:
-        recorded = loaded.metadata.options
-        judge = Judge(loaded, params.of(recorded))
-        used: dict[str, Any] = {
-            f.name: f.default for f, _ in option_fields(params) if f.name in judge.options
-        }
-        for flag in changed_flags(replace(params, require_gap=None, sql=None, **used)):
-            emit(Notice(f"{flag} has no effect with this model"))
-        if (weights := recorded.get("row_weights")) and params.row_weights is None:
-            emit(Notice(f"the training had --row-weights {shlex.quote(weights)}: give it as there"))
+    with ThreadPool(resources.threads) as pool:
+        judge = Judge(loaded, params.of(loaded.metadata.options))
+        remark_on_options(params, judge.options, loaded)
         rows = RowFiles(loaded, model, paths, row_weights=params.row_weights, training=True)
         parts: list[RowSums] = []
         for block in rows.blocks(emit, resources.threads):
@@ -140,16 +85,28 @@ def certify(
             parts += pool.map_in_order(work, slices(len(block), loaded.rows_at_once))
         if not parts:
             raise ContentError(f"{paths[0]}: expected rows, found none")
-        outcome = judge.outcome(model, total_of(parts), pool, began)
-        emit(outcome)
-        required = params.require_gap
-        # nan is above every gap.
-        if required is not None and not outcome.gap <= required:
-            problem = f"gap {outcome.gap:.3g} is above"
-            if isnan(outcome.gap):
-                problem = "the gap is unknown, expected at most"
-            raise GapError(f"{model}: {problem} {required:g} (--require-gap)")
-        return outcome
+        return judge.outcome(model, total_of(parts), pool, began)
+
+
+def remark_on_options(params: CertifyParams, used: Sequence[str], loaded: Model) -> None:
+    """Emit notices about options without effect, and about weights that are missing.
+
+    used: the names of the options that define the problem of the model
+    """
+    own: dict[str, Any] = {f.name: f.default for f, _ in option_fields(params) if f.name in used}
+    for flag in changed_flags(replace(params, require_gap=None, sql=None, **own)):
+        emit(Notice(f"{flag} has no effect with this model"))
+    weights = loaded.metadata.options.get("row_weights")
+    if weights and params.row_weights is None:
+        emit(Notice(f"the training had --row-weights {shlex.quote(weights)}: give it as there"))
+
+
+def claimed_gap(claims: Metadata, params: CertifyParams) -> float | None:
+    """Return the gap that a model file claims for this problem, or None."""
+    own = CertifyParams().of(claims.options)
+    names = "C", "epsilon", "nu", "weights"
+    is_own = all(getattr(params, name) == getattr(own, name) for name in names)
+    return claims.gap if is_own and claims.certificate not in (None, "none") else None
 
 
 # --- sums over the rows --------------------------------------------------------------------
@@ -623,13 +580,6 @@ class Judge:
 
     # --- the claim of the model file ------------------------------------------------------------
 
-    def _claimed_gap(self) -> float | None:
-        """Return the gap that the model file claims for this problem, or None."""
-        claims, own = self.model.metadata, CertifyParams().of(self.model.metadata.options)
-        names = "C", "epsilon", "nu", "weights"
-        is_own = all(getattr(self.params, name) == getattr(own, name) for name in names)
-        return claims.gap if is_own and claims.certificate not in (None, "none") else None
-
     def _verdict(self, claimed: float, gap: float, least: float) -> str:
         """Return whether the claim holds. least : the smallest gap that rounding leaves possible"""
         if gap <= claimed * (1 + CLAIM_ROUNDING):
@@ -671,7 +621,7 @@ class Judge:
             emit(Notice(f"{which} is larger than the objectives: scale the features"))
         known = np.isin(self.support.groups, found.matches.groups)
         gap = self._gap(found, primal, dual, primal_error, dual_error)
-        claimed = self._claimed_gap()
+        claimed = claimed_gap(model.metadata, self.params)
         # The rounding that the gap includes may be in favour of the claim.
         divisor = max(abs(primal) - primal_error, abs(dual) - dual_error)
         least = gap - 2 * rounding / divisor if divisor > 0 else -inf

@@ -73,11 +73,14 @@ class LinearModel(Model):
     two classes (2 with Crammer and Singer's loss), else the number of classes.
     solver : LIBLINEAR's name of the loss
     mapping : the random features; None: w are weights of the features of rows
+    constant : the value of LIBLINEAR's feature that all rows have, whose weight times it is b, and
+    is regularised; None: there is none
     """
 
     w: np.ndarray
     solver: str
     mapping: RandomMap | None = None
+    constant: float | None = None
 
     def __post_init__(self) -> None:
         if self.solver in LOGISTIC:
@@ -190,6 +193,7 @@ def read(content: bytes, name: str) -> LinearModel:
         b=b - rho,
         solver=solver,
         mapping=mapping,
+        constant=bias if bias > 0 and given["metadata"].version is None else None,
         features=features,
         **given,
     )

@@ -67,23 +67,25 @@ def certified(
     C: float,
     coefficients: list[np.ndarray],
     bias: bool,
+    outside: np.ndarray | None = None,
 ) -> list[Certificate]:
     """Return the certificate of each decision function, with D of its coefficients of the rows.
 
     coefficients : (n,) each, within their bounds and with the sum 0 but for rounding. bias: whether
-    b is free
+    b is free. outside : (K,), |w|^2 of features that no row has; None: 0
     """
+    norms = np.square(linear.w).sum(axis=0) + (0.0 if outside is None else outside)
     return [
-        _certified(D, linear, objective, C, k, beta, bias) for k, beta in enumerate(coefficients)
+        _certified(D, linear, objective, C, k, beta, bias, float(norms[k]))
+        for k, beta in enumerate(coefficients)
     ]
 
 
 def _certified(
     D: Dataset, linear: Linear, objective: LinearObjective, C: float, k: int, beta: np.ndarray,
-    bias: bool,
+    bias: bool, norm: float,
 ) -> Certificate:  # fmt: skip
     w, b, epsilon = linear.w[:, k], float(linear.b[k]), objective.epsilon or 0.0
-    norm = float(w @ w)
     norm_error = addition_error(len(w) + WRITTEN, norm)
 
     def of(chunk: Chunk) -> _Sums:

@@ -192,7 +192,6 @@ LINES = [
     ("predict certify two kernel out", 2, "unexpected extra argument"),
     ("predict certify --scores two kernel", 2, "--scores is an option of"),
     ("predict certify -w 7 2 two kernel", 2, "-w 7: no class has this label"),
-    ("predict certify two linear", 65, "found one of LIBLINEAR"),
     ("predict certify blank kernel", 65, "blank"),
     ("predict certify types kernel", 65, "types:1:1: expected one of the labels"),
     ("predict export c --no-header kernel m", 2, "are for the rows of --data"),
