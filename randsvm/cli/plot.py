@@ -124,8 +124,8 @@ def explain(data: str, model: str, row: int, rows: int, output: str) -> None:
 def page(log: str, model: str, names: tuple[str, ...]) -> None:
     """Write one HTML page about a training.
 
-    FILE has all pictures of the last training in LOG. TEST_DATA are labelled rows that the model
-    is judged by."""
+    FILE has all pictures of the last training in LOG. The model is scored on TEST_DATA, labelled
+    rows that it was not trained on."""
     if len(names) > 2:
         raise click.UsageError("expected LOG MODEL [TEST_DATA] FILE")
     from randsvm.page import training_page, write_page

@@ -33,7 +33,7 @@ TABLE_OPTIONS = ("format", "no_header", "delimiter", "sql")
     plain="predict",
     metavar="COMMAND",
     usage="[COMMAND] [OPTIONS] TEST_FILE MODEL_FILE OUTPUT_FILE",
-    note="Without COMMAND it is predict, as svm-predict does it.",
+    note="Without COMMAND it predicts, as svm-predict does.",
     exit_codes={
         0: "done",
         74: "reading or writing failed, as on a full disk or a closed pipe",
@@ -165,7 +165,7 @@ def certify(
 
     They are computed in float64 from the text of both files. The model may come from any program
     that writes LIBSVM's or LIBLINEAR's format; give -c, -p, -n and -w as in its training, unless
-    this program trained it.
+    randsvm-train wrote it. The last line says whether the gap that the model claims holds.
     """
     params, resources = CertifyParams(**given), Resources(jobs=jobs)
     from randsvm.training import certification
@@ -204,8 +204,8 @@ def export(
     onnxruntime, the predictions of the export are compared with those of the model: the largest
     difference and the number of labels that differ are printed.
 
-    The rows that are compared are those of the file of --data; --format, --sql and the other
-    options of tables say how it is read.
+    --data names the file with the rows to compare; --format, --sql and the other options of tables
+    say how it is read.
     """
     from randsvm.models import export
 

@@ -180,9 +180,9 @@ def osuna_closest() -> None:
 def sgd() -> None:
     """Train a linear SVM by stochastic gradient descent (Bottou; CS246).
 
-    One step for each row, in random order, epoch after epoch; two classes or more. MODEL_FILE is
-    LIBLINEAR's text format: liblinear-predict reads it. With -t rbf or -t poly it is linear in
-    random features that stand for that kernel, and only randsvm-predict reads it.
+    Each epoch makes one step for each row, in random order. MODEL_FILE is in LIBLINEAR's text
+    format: liblinear-predict reads it. With -t rbf or -t poly the model is linear in random
+    features that stand for that kernel, and only randsvm-predict reads it.
 
     -s one-class without -n expects rows without outliers: it would learn outliers as normal rows.
     With -n at most that share of the rows is outside.

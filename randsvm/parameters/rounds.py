@@ -92,7 +92,8 @@ class RandsvmParams(Options):
         "-k",
         "--support-bound",
         help="The rule of Kumar et al.: end at k support vectors; a gap then ends the run only if "
-        "--gap is given, too. --distortion, --delta or --separable alone set k by their formula.  "
+        "--gap is given as well. Without -k, --distortion, --delta or --separable set k by the "
+        "formula of their paper.  "
         "[default: none; with --gap none ceil(32 ln(4n/delta) / distortion^2)]",
         group=STOP,
     )

@@ -92,8 +92,8 @@ class Limits(Options):
         Flag(),
         "--overwrite",
         help="Replace MODEL_FILE even if the training was interrupted or out of time and the old "
-        "model has a smaller gap. By default the new model then goes to MODEL_FILE.interrupted; if "
-        "the model there has a smaller gap, too, the new one is not written.",
+        "model has a smaller gap. By default the new model then goes to MODEL_FILE.interrupted, "
+        "unless the model there also has a smaller gap.",
         group=OUTPUT,
     )
 
@@ -202,7 +202,7 @@ class DataParams(Options):
         Choice("mean"),
         "--missing",
         help="mean: a missing number in a table becomes the mean of its column, and a missing text "
-        "none of the categories.  [default: it is an error]",
+        "counts as no category.  [default: it is an error]",
         group=TABLE,
         brief="mean: fill missing numbers of a table with means.",
     )
@@ -273,17 +273,17 @@ class Search(Options):
         None,
         Number("> 0 and < 1"),
         "--search-gap",
-        help="Relative gap of kernel machines that are only scored; if --gap is larger, it counts. "
-        f"The final model is trained to --gap.  [default: {DEFAULT_GAP}; for svc and svr on at "
-        "most 4,096 rows they end at the tolerance of the KKT conditions]",
+        help="Relative gap at which the fits of the folds end, or --gap if that is larger. The "
+        f"final model is trained to --gap.  [default: {DEFAULT_GAP}; for svc and svr on at most "
+        "4,096 rows the fits end at --tolerance]",
         group=SEARCH,
     )
     no_racing: bool = option(
         False,
         Flag(),
         "--no-racing",
-        help="Score every combination on all folds. By default one that is significantly worse "
-        "than the best (paired test at 1%) on the folds so far is dropped.",
+        help="Score every combination on all folds. By default a combination is dropped when it "
+        "is significantly worse than the best one on the folds so far (paired test at 1%).",
         group=SEARCH,
     )
     select_by: str | None = option(
@@ -548,9 +548,9 @@ class PredictParams(Options):
         None,
         Kind(),
         "--into",
-        help="Write the results, with the columns of --keep, into this table of the database of "
-        "--sql instead of OUTPUT_FILE, in one transaction. It is created, or its rows are replaced "
-        "if it has the same columns.",
+        help="Write the columns of --keep and the results into this table of the --sql database "
+        "instead of OUTPUT_FILE, in one transaction. The table is created; if it exists and has "
+        "the same columns, its rows are replaced.",
         group=TABLE,
     )
     keep: str | None = option(

@@ -329,8 +329,8 @@ class MachineParams(Options):
         Switch(),
         "-b",
         "--probability",
-        help="1: fit probabilities; for classes by Platt's sigmoid and for regressions by the "
-        "scale of the noise, both cross-validated; for one-class by the density of rows.  "
+        help="1: fit probabilities: for classes Platt's sigmoid, for regressions the scale of the "
+        "noise (both by a cross-validation), for one-class the density of rows.  "
         "[default: 0]",
         brief="1: fit probabilities.",
     )
@@ -401,8 +401,8 @@ class KernelParams(MachineParams):
         Number("> 0 and < 1"),
         "-e",
         "--tolerance",
-        help="Tolerance of the KKT conditions. For svc and svr on at most 4,096 rows it also ends "
-        "the fits of a search that are only scored, unless --search-gap is given.",
+        help="Tolerance of the KKT conditions. In a search for svc or svr on at most 4,096 rows it "
+        "also ends the fits of the folds, unless --search-gap is given.",
         group=STOP,
     )
     shrinking: bool = option(
