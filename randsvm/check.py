@@ -669,7 +669,7 @@ def main() -> None:
     add("path", metavar="MODEL")
     add("--row-weights", metavar="FILE", help="weights of rows, one a line")
     add("--certificate", metavar="FILE", help="the file that randsvm-train --certificate wrote")
-    add("--samples", metavar="M", type=int, default=2000, help="number of random rows to check in that file [2000]")
+    add("--samples", metavar="M", type=int, default=2000, help="random rows to check [2000]")
     add("--exact", action="store_true", help="finer numbers if float64 does not decide; slow")
     status, text = check(**vars(parser.parse_args()))
     stream = sys.stdout if status < BAD else sys.stderr
