@@ -275,7 +275,7 @@ class Search(Options):
         "--search-gap",
         help="Relative gap at which the fits of the folds end, or --gap if that is larger. The "
         f"final model is trained to --gap.  [default: {DEFAULT_GAP}; for svc and svr on at most "
-        "4,096 rows the fits end at --tolerance]",
+        "4,096 rows the fits end at the tolerance of the KKT conditions]",
         group=SEARCH,
     )
     no_racing: bool = option(
