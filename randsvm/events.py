@@ -171,7 +171,8 @@ class Iteration(NamedTuple):
     gap: float  # Relative gap of the best solution so far; nan where nothing is certified
     bytes_moved: int  # Bytes to and from workers of a cluster so far
     # Name of the class that is trained against the rest, or of the pair of classes; empty if the
-    # training has only one problem.
+    # training has only one problem. Pairs that are solved at once have their number, "1,225 pairs":
+    # the numbers of the round are sums over them.
     machine: str
     primal: float  # Primal objective P of this solution over all rows
     dual: float  # Dual objective D of this solution over all rows

@@ -9,6 +9,7 @@ rounds of its own. What an array has for a row of a pair is 0 beyond the last ro
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -55,15 +56,18 @@ class SolvedPairs(NamedTuple):
     distance: np.ndarray
     seconds: float
 
-    def certificate(self, pair: int) -> Certificate:
-        """Return the certificate of a pair."""
-        return Certificate(
-            float(self.primal[pair]),
-            float(self.dual[pair]),
-            primal_error=float(self.primal_error[pair]),
-            dual_error=float(self.dual_error[pair]),
-            distance=float(self.distance[pair]),
-        )
+    def certificates(self) -> Iterator[Certificate]:
+        """Yield the certificate of each pair."""
+        numbers = self.primal, self.dual, self.primal_error, self.dual_error, self.distance
+        of_pairs = zip(*(of.tolist() for of in numbers), strict=True)
+        for primal, dual, primal_error, dual_error, distance in of_pairs:
+            yield Certificate(
+                primal,
+                dual,
+                primal_error=primal_error,
+                dual_error=dual_error,
+                distance=distance,
+            )
 
 
 class SharedValues:

@@ -23,6 +23,7 @@ from randsvm.events import (
     Notice,
     Reduced,
     Trained,
+    Waiting,
     Watch,
     emit,
     emit_once,
@@ -72,7 +73,7 @@ from randsvm.training.rounds import (
     total_certificate,
 )
 from randsvm.training.run import FileRun, StartDetails, Trainer, words_of
-from randsvm.training.small_pairs import SmallPair, small_pairs
+from randsvm.training.small_pairs import SmallPairs, small_pairs
 from randsvm.training.subtasks import OldModel, Subtask, Subtasks, assemble, finished
 from randsvm.training.transcript import Arrays, without_rows
 from randsvm.training.transcript import write as write_transcript
@@ -277,7 +278,7 @@ class KernelTrainer(Trainer[KernelParams]):
         nonzeros = self.D.nnz / max(self.D.n, 1)
         return Algorithm(self.name, self.algorithm_params, self.job.stop, n, nonzeros, problem)
 
-    def small_pairs(self, subtasks: Subtasks) -> Iterator[SmallPair]:
+    def small_pairs(self, subtasks: Subtasks) -> Iterator[SmallPairs]:
         """Yield the solutions of pairs of small classes that reach the gap; nothing if these
         subtasks or options need rounds."""
         stop, D, problem = self.job.stop, subtasks.D, subtasks.problem
@@ -380,10 +381,12 @@ class KernelTrainer(Trainer[KernelParams]):
         Raises TimeLimitError if the time of a subtask is over before it has a solution.
         """
         with clock.until(lambda: clock.end - RESERVED_SECONDS):
-            small = {} if previous else {one.number: one for one in self.small_pairs(subtasks)}
+            small = dict[int, SubtaskSolution]()
+            for some in () if previous else self.small_pairs(subtasks):
+                small |= some.solutions
         for number in range(len(subtasks)):
             if number in small:
-                yield small[number].solution.SV, None
+                yield small[number].SV, None
                 continue
             if subtasks.lacks_side(number):
                 yield subtasks.constant_solution(number)[0], None
@@ -555,32 +558,43 @@ class KernelTrainingRun(FileRun[KernelParams]):
             self._take_small_pairs()
 
     def _take_small_pairs(self) -> None:
-        for one in self.trainer.small_pairs(self.subtasks):
-            found, SV = one.solution, one.solution.SV
-            if one.spread < MIN_SPREAD:
-                found = replace(found, poor_fit=CONSTANT_DECISION)
-            self.solved[one.number] = found
+        calls = list[SmallPairs]()
+        for some in self.trainer.small_pairs(self.subtasks):
+            for number, spread in zip(some.solutions, some.spreads, strict=True):
+                found = some.solutions[number]
+                if spread < MIN_SPREAD:
+                    found = replace(found, poor_fit=CONSTANT_DECISION)
+                self.solved[number] = found
             if self.clock.stopping.is_set():
                 return
-            emit(
-                Iteration(
-                    number=0,
-                    seconds=self.clock.seconds,
-                    solve_seconds=one.solve_seconds,
-                    working_set=one.rows,
-                    support_vectors=len(SV),
-                    bounded=one.bounded,
-                    violators=found.violators or 0,
-                    changed=len(SV),
-                    scan_seconds=one.scan_seconds,
-                    gap=found.certificate.gap,
-                    bytes_moved=self.subtasks.D.executor.bytes_moved,
-                    machine=self.subtasks.name_of(one.number),
-                    primal=found.certificate.primal,
-                    dual=found.certificate.dual,
-                    inner_set=0,
-                )
-            )
+            calls.append(some)
+            is_round = some.ends_group and any(one.solutions for one in calls)
+            emit(self._round_of(calls) if is_round else Waiting())
+            calls = [] if some.ends_group else calls
+
+    def _round_of(self, calls: Sequence[SmallPairs]) -> Iteration:
+        """Return the event of the pairs of a group."""
+        numbers = [number for some in calls for number in some.solutions]
+        solved = [self.solved[number] for number in numbers]
+        total = total_certificate([one.certificate for one in solved])
+        vectors = sum(len(one.SV) for one in solved)
+        is_one = len(numbers) == 1
+        return Iteration(
+            number=0,
+            seconds=self.clock.seconds,
+            solve_seconds=sum(some.solve_seconds for some in calls),
+            working_set=sum(some.rows for some in calls),
+            support_vectors=vectors,
+            bounded=sum(some.bounded for some in calls),
+            violators=sum(one.violators or 0 for one in solved),
+            changed=vectors,
+            scan_seconds=sum(some.scan_seconds for some in calls),
+            gap=total.gap,
+            bytes_moved=self.subtasks.D.executor.bytes_moved,
+            machine=self.subtasks.name_of(numbers[0]) if is_one else f"{len(numbers):,} pairs",
+            primal=total.primal,
+            dual=total.dual,
+        )
 
     def _solve(self, number: int, clock: Clock) -> None:
         """Solve a subtask, if there is time for it. clock: of this thread"""

@@ -382,12 +382,19 @@ class SubtaskSolution:
 
 def total_certificate(certificates: Sequence[Certificate]) -> Certificate:
     """Return the sum of the certificates of several subtasks."""
-    names = "primal", "dual", "floor", "primal_error", "dual_error"
-    sums = {name: sum(getattr(one, name) for one in certificates) for name in names}
+    numbers = [
+        (one.primal, one.dual, one.floor, one.primal_error, one.dual_error, one.largest_distance)
+        for one in certificates
+    ]
+    primal, dual, floor, primal_error, dual_error, distance = map(sum, zip(*numbers, strict=True))
     return Certificate(
-        **sums,
-        certified=all(one.certified for one in certificates),
-        distance=sum(one.largest_distance for one in certificates),
+        primal,
+        dual,
+        all(one.certified for one in certificates),
+        floor,
+        primal_error,
+        dual_error,
+        distance,
         sampled=any(one.sampled for one in certificates),
         other_dual=any(one.other_dual for one in certificates),
     )

@@ -13,7 +13,6 @@ import numpy as np
 from randsvm.arrays import slices
 from randsvm.events import check
 from randsvm.models.decisions import pair_positions
-from randsvm.parameters.svm import Problem, class_weights
 from randsvm.svm.pairs import SharedValues
 from randsvm.svm.solution import KernelSolution
 from randsvm.svm.subproblem import final_solve_share
@@ -33,25 +32,26 @@ VIOLATION_AT_0 = 2.0
 SHARE_OF_TOLERANCE = 0.1
 
 
-class SmallPair(NamedTuple):
-    """The solution of a pair.
+class SmallPairs(NamedTuple):
+    """Pairs that were solved in one call and reach the gap.
 
-    number: of the subtask; rows: their number; bounded: the number of coefficients at their bound;
-    spread: the largest less the smallest u;
-    solve_seconds, scan_seconds: its shares of the time of all pairs
+    solutions: by the numbers of the subtasks; spreads: the largest less the smallest u of each;
+    rows: the sum of their numbers of rows; bounded: the number of coefficients at their bound;
+    solve_seconds, scan_seconds: of the call; ends_group: whether it is the last of its group, which
+    depends on no time
     """
 
-    number: int
-    solution: SubtaskSolution
+    solutions: dict[int, SubtaskSolution]
+    spreads: list[float]
     rows: int
     bounded: int
-    spread: float
     solve_seconds: float
     scan_seconds: float
+    ends_group: bool
 
 
-def small_pairs(subtasks: Subtasks, max_rows: int, gap: float) -> Iterator[SmallPair]:
-    """Yield the solution of each pair of classes, of `max_rows` // 2 rows at most, that reaches the
+def small_pairs(subtasks: Subtasks, max_rows: int, gap: float) -> Iterator[SmallPairs]:
+    """Yield the solutions of the pairs of classes, of `max_rows` // 2 rows at most, that reach the
     gap; pairs that miss it need rounds."""
     D, K, most = subtasks.D, len(subtasks.labels), max_rows // 2
     if sum(count <= most for count in subtasks.counts) < 2:
@@ -84,9 +84,10 @@ def small_pairs(subtasks: Subtasks, max_rows: int, gap: float) -> Iterator[Small
                 began, pairs = time.perf_counter(), group[done : done + step]
                 sides = np.column_stack([i[pairs], j[pairs]])
                 numbers, own = number[i[pairs], j[pairs]], (starts[sides], counts[sides])
-                yield from _solved(subtasks, values, numbers, sides, *own, place, gap)
-                check()
                 done += step
+                some = _solved(subtasks, values, numbers, sides, *own, place, gap)
+                yield some._replace(ends_group=done >= len(group))
+                check()
                 rate = step / (time.perf_counter() - began)
                 step = max(1, min(2 * step, int(rate * CALL_SECONDS)))
 
@@ -100,8 +101,8 @@ def _solved(
     counts: np.ndarray,
     place: np.ndarray,
     gap: float,
-) -> Iterator[SmallPair]:
-    """Yield the solutions of some pairs that reach the gap.
+) -> SmallPairs:
+    """Return the solutions of those of some pairs that reach the gap.
 
     numbers : (pairs,); sides, starts, counts : (pairs, 2), the classes of each pair, where their
     rows begin among the shared values, and the numbers of these; place : (m,), 0, 1, ... m - 1, for
@@ -113,8 +114,7 @@ def _solved(
     at = np.where(place < count, first + place, other_first + place - count)
     is_row = place < sizes[:, None]
     at = np.where(is_row, at, 0)
-    weights = class_weights(params.weights, subtasks.labels, subtasks.weight_sums)
-    bounds = params.cost * np.array(weights)[sides]
+    bounds = params.cost * np.array(subtasks.class_weights)[sides]
     largest = float(bounds.max())
     share = final_solve_share(problem, None, largest, VIOLATION_AT_0, VIOLATION_AT_0)
     tolerance = SHARE_OF_TOLERANCE * share * VIOLATION_AT_0
@@ -125,29 +125,28 @@ def _solved(
     rows = np.where(solved.beta != 0, values.rows[at], np.iinfo(np.int64).max)
     order = np.argsort(rows, axis=1)
     rows, beta = (np.take_along_axis(each, order, axis=1) for each in (rows, solved.beta))
-    vectors = np.count_nonzero(beta, axis=1).tolist()
+    # One array has the support vectors of all pairs.
+    rows, beta = rows[beta != 0], beta[beta != 0]
+    ends = np.cumsum(np.count_nonzero(solved.beta, axis=1)).tolist()
+    parts = zip(
+        *(numbers.tolist(), map(slice, [0, *ends], ends), solved.b.tolist()),
+        *(solved.norm.tolist(), solved.violators.tolist(), solved.certificates()),
+        strict=False,
+    )
+    solutions = dict[int, SubtaskSolution]()
+    for number, vectors, b, norm, violators, certificate in parts:
+        if certificate.gap <= gap:
+            of_pair = subtasks.problem_of(number)
+            SV = KernelSolution(rows[vectors], beta[vectors], b, of_pair, norm=norm)
+            solutions[number] = SubtaskSolution(SV, certificate, violators, True, stopped)
+    reached = np.isin(numbers, list(solutions))
     C = np.where(place < count, bounds[:, :1], bounds[:, 1:])
-    bounded = np.count_nonzero(np.abs(solved.beta) >= C, axis=1)
-    problems: dict[tuple[float, float], Problem] = {}
-    solve_seconds = solved.seconds / len(at)
-    scan_seconds = (time.perf_counter() - began) / len(at) - solve_seconds
-    for k, number in enumerate(numbers.tolist()):
-        certificate = solved.certificate(k)
-        if not certificate.gap <= gap:
-            continue
-        of_sides = bounds[k, 0], bounds[k, 1]
-        if of_sides not in problems:
-            problems[of_sides] = subtasks.problem_of(number)
-        m = vectors[k]
-        SV = KernelSolution(
-            rows[k, :m].copy(),
-            beta[k, :m].copy(),
-            float(solved.b[k]),
-            problems[of_sides],
-            norm=float(solved.norm[k]),
-        )
-        found = SubtaskSolution(SV, certificate, int(solved.violators[k]), True, stopped)
-        yield SmallPair(
-            number, found, int(sizes[k]), int(bounded[k]), float(spreads[k]), solve_seconds,
-            scan_seconds,
-        )  # fmt: skip
+    return SmallPairs(
+        solutions,
+        spreads[reached].tolist(),
+        int(sizes[reached].sum()),
+        int(np.count_nonzero((np.abs(solved.beta) >= C)[reached])),
+        solved.seconds,
+        time.perf_counter() - began - solved.seconds,
+        ends_group=False,
+    )

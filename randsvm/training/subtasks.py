@@ -39,9 +39,11 @@ from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import (
     KERNELS,
     NO_DEFECTS,
+    NU_TASKS,
     KernelDefects,
     KernelParams,
     Problem,
+    class_weights,
     prediction_type_of,
     side_weights,
 )
@@ -288,17 +290,37 @@ class Subtasks:
 
     def _problem(self, weight: float, class_weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
         """Return the problem over rows whose weights add up to `weight`."""
-        cache = self.resources.libsvm_megabytes / self.memory_sharers
-        weighted = self.D.summary.weighted
-        return self.params.problem(weight, class_weights, cache, weighted, self.defects)
+        if (found := self._problems.get((weight, class_weights))) is None:
+            cache = self.resources.libsvm_megabytes / self.memory_sharers
+            weighted = self.D.summary.weighted
+            found = self.params.problem(weight, class_weights, cache, weighted, self.defects)
+            self._problems[weight, class_weights] = found
+        return found
+
+    @cached_property
+    def _problems(self) -> dict[tuple[float, tuple[float, float]], Problem]:
+        """Problems by their weights: thousands of pairs have the same."""
+        return {}
 
     def problem_of(self, number: int) -> Problem:
         params, labels, sums = self.params, self.labels, self.weight_sums
         if not labels:
             return self.problem
-        weights = side_weights(params.weights, labels, sums, *self.sides[number])
-        weight = sum(self.side_weights(number)) if self.of_pairs else self._total_weight
+        first, other = self.sides[number]
+        if other is None:
+            weights = side_weights(params.weights, labels, sums, first, None)
+        else:
+            weights = self.class_weights[first], self.class_weights[other]
+        # Only the nu tasks depend on the weight of all rows.
+        weight = self._total_weight
+        if self.of_pairs and params.task in NU_TASKS:
+            weight = sum(self.side_weights(number))
         return self._problem(weight, weights)
+
+    @cached_property
+    def class_weights(self) -> list[float]:
+        """The factor of C of each class in its pairs."""
+        return class_weights(self.params.weights, self.labels, self.weight_sums)
 
     @cached_property
     def _total_weight(self) -> float:

@@ -26,10 +26,15 @@ def path(tmp_path_factory):
 
 def test_rounds_are_numbered_over_all_pairs_of_classes(tmp_path):
     data = tmp_path / "data"
-    data.write_text("".join(f"{row % 4} 1:{row % 7} 2:{row % 4}\n" for row in range(60)))
+    lines = [f"{row % 4} 1:{row % 7} 2:{row % 4}\n" for row in range(400)]
+    data.write_text("".join(lines))
     rounds = learn("randsvm", data, tmp_path / "m", "-g", 1).rounds
     assert len({event["machine"] for event in rounds}) == 6
     assert [event["number"] for event in rounds] == [*range(1, len(rounds) + 1)]
+    # The pairs of small classes are one round.
+    data.write_text("".join(lines[:60]))
+    rounds = learn("randsvm", data, tmp_path / "m", "-g", 1).rounds
+    assert [(event["number"], event["machine"]) for event in rounds] == [(1, "6 pairs")]
 
 
 @pytest.mark.parametrize(

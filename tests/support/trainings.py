@@ -29,12 +29,14 @@ from randsvm.parameters.rounds import RandsvmParams, RoundsParams
 from randsvm.parameters.run import DataParams, Resources, Search
 from randsvm.parameters.svm import KernelParams
 from randsvm.svm.linear import Linear, with_share_outside
+from randsvm.svm.solution import Certificate
 from randsvm.training import cross_validation, kernel_machine, linear_machine, probabilities
 from randsvm.training import search as searches
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Clock, Job, Stopped, StopReason, TimeLimitError
 from randsvm.training.rounds import Algorithm, Record, Rounds, total_certificate
 from randsvm.training.run import labelled
+from randsvm.training.small_pairs import small_pairs as solve_small_pairs
 from randsvm.training.subtasks import Subtask, Subtasks
 
 
@@ -221,3 +223,18 @@ def refuse_subtasks(patch: pytest.MonkeyPatch) -> None:
         raise AssertionError("read for nothing")
 
     patch.setattr(Subtasks, "__getitem__", refused)
+
+
+def certificates_of_small_pairs(patch: pytest.MonkeyPatch) -> dict[str, Certificate]:
+    """Return a dictionary that has, after a training, the certificate of each pair of classes that
+    was solved together with others, by its name."""
+    found, actual = dict[str, Certificate](), solve_small_pairs
+
+    def small_pairs(subtasks: Subtasks, *given: Any) -> Iterator[Any]:
+        for some in actual(subtasks, *given):
+            for number, one in some.solutions.items():
+                found[subtasks.name_of(number)] = one.certificate
+            yield some
+
+    patch.setattr(kernel_machine, "small_pairs", small_pairs)
+    return found
