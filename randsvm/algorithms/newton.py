@@ -28,10 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import count
-from math import inf
-from typing import NamedTuple, TypeAlias
+from math import inf, isfinite
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,8 +58,11 @@ MAX_IDLE_STEPS = 20
 # Rows have passes of coordinate ascent if there are at least this many columns, a quarter of which
 # or less they have. With fewer columns Newton steps take less time.
 MANY_COLUMNS = 1000
-# P and D are also computed after these passes, for a run that ends early.
-EVALUATED = (1, 8, 64)
+# Each decision function has so many passes and steps before another one has more, and P and D are
+# also computed after these passes: a run may end early.
+TURNS = (1, 8, 64)
+# Bytes of each row for a decision function whose training is under way.
+ROW_BYTES = 100
 # Where the estimate of a pass reaches the gap and the evaluation does not, passes go on until their
 # estimate is below this part of the gap.
 STRICTER = 0.7
@@ -74,23 +78,78 @@ FEW_COLUMNS, FEW_IN_ROW, FAR = 300, 100, 1e4
 FEW_VALUES = 1 << 20
 
 
-class Solution(NamedTuple):
-    """The weights of lowest P so far and that P, and the highest D so far and its coefficients,
-    (n,) of each decision function. P is infinite until the last one is begun.
+@dataclass(eq=False)
+class Found:
+    """What is known of a decision function.
 
-    steps, passes: the most Newton steps and passes of a decision function. is_limited: whether
-    their number ended one of them above the gap. latest: the number of a decision function, and u
-    and the coefficients after its last pass, whose P and D are not known yet
+    u : (d + 1,), w and b of the lowest P so far. rows, beta: the feasible coefficients of the
+    highest D so far that are not 0, and their rows. primal, dual: that P, infinite before the
+    training begins, and that D
+    steps, passes: the Newton steps and passes so far. is_limited: whether their number ended the
+    training above the gap. take_latest: see `_Problem._take`; None if P and D after the last pass
+    are known
     """
 
-    linear: Linear
-    coefficients: list[np.ndarray]
-    primal: float
-    dual: float
-    steps: int
-    passes: int
-    is_limited: bool
-    latest: tuple[int, np.ndarray, np.ndarray] | None
+    u: np.ndarray
+    rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    beta: np.ndarray = field(default_factory=lambda: np.empty(0))
+    primal: float = inf
+    # That of coefficients of 0.
+    dual: float = 0.0
+    steps: int = 0
+    passes: int = 0
+    is_limited: bool = False
+    take_latest: Callable[[], None] | None = None
+
+    @property
+    def is_trained(self) -> bool:
+        return isfinite(self.primal) or bool(self.u[:-1].any())
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What is known of all decision functions, which the next pass or step changes.
+
+    n: the number of rows
+    """
+
+    parts: list[Found]
+    n: int
+
+    @property
+    def linear(self) -> Linear:
+        u = np.stack([part.u for part in self.parts], axis=1)
+        return Linear(u[:-1], u[-1])
+
+    @property
+    def coefficients(self) -> Iterator[np.ndarray]:
+        """The coefficients of each decision function, (n,)."""
+        for part in self.parts:
+            beta = np.zeros(self.n)
+            beta[part.rows] = part.beta
+            yield beta
+
+    @property
+    def primal(self) -> float:
+        return sum(part.primal for part in self.parts)
+
+    @property
+    def dual(self) -> float:
+        return sum(part.dual for part in self.parts)
+
+    @property
+    def steps(self) -> int:
+        """The most Newton steps of a decision function."""
+        return max(part.steps for part in self.parts)
+
+    @property
+    def passes(self) -> int:
+        """The most passes of a decision function."""
+        return max(part.passes for part in self.parts)
+
+    @property
+    def is_limited(self) -> bool:
+        return any(part.is_limited for part in self.parts)
 
     @property
     def gap(self) -> float:
@@ -98,10 +157,10 @@ class Solution(NamedTuple):
         return (self.primal - self.dual) / scale if scale else 0.0
 
     def take_latest(self) -> None:
-        """Take what is latest for the best."""
-        if self.latest is not None:
-            k, u, self.coefficients[k] = self.latest
-            self.linear.w[:, k], self.linear.b[k] = u[:-1], u[-1]
+        """Keep what the last pass has found, if it is better."""
+        for part in self.parts:
+            if part.take_latest is not None:
+                part.take_latest()
 
 
 def minimise(
@@ -116,20 +175,16 @@ def minimise(
     most: int | None = None,
     memory: float = inf,
 ) -> Iterator[Solution]:
-    """Yield better and better solutions until P - D <= gap max(|P|, |D|), or until rounding is in
-    the way.
+    """Yield the solution after each pass and step until P - D <= gap max(|P|, |D|), or until
+    rounding is in the way.
 
-    The decision functions are trained one after the other, each with at most `most` steps and
-    passes. Rows with few of many columns have passes of coordinate ascent from weights of 0, and
-    then Newton steps if the passes miss the gap. moments: returns `column_moments`. bias: whether b
-    is free, otherwise it is 0. memory: bytes for the rows, which are read again in each
-    pass if D has more.
+    Each decision function is trained with at most `most` steps and passes, in turns, or one after
+    the other if there is not the memory for turns. Rows with few of many columns have passes of
+    coordinate ascent from weights of 0, and then Newton steps if the passes miss the gap. moments:
+    returns `column_moments`. bias: whether b is free, otherwise it is 0. memory: bytes for the
+    rows, which are read again in each pass if D has more.
     """
-    w, b, K = start.w.copy(), start.b.copy(), len(start.b)
-    # D of coefficients of 0 is 0.
-    primal, dual, coefficients = np.full(K, inf), np.zeros(K), [np.zeros(D.n)] * K
-    steps, passes, is_limited, X = 0, 0, False, None
-    may_ascend = D.mapping is None and objective.loss != "log" and D.d >= MANY_COLUMNS
+    X, may_ascend = None, D.mapping is None and objective.loss != "log" and D.d >= MANY_COLUMNS
     if may_ascend and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
         chunks = (chunk for shard in D.shards for chunk in D.chunks(shard))
         X = CsrMatrix.vstack([to_csr(c.X).astype(np.float32, copy=False) for c in chunks])
@@ -137,20 +192,23 @@ def minimise(
     # Passes of coordinate ascent need rows rarely. A kept nonzero takes 12 bytes, a row some more.
     if D.nnz <= FEW_VALUES or (X is None and 16 * D.nnz <= memory):
         rows = cache(lambda shard: list(_rows(D, shard)))
-    for k in range(K):
-        problem = _Problem(D, objective, C, k, moments, bias, rows)
-        for number, (u, beta) in enumerate(problem.reach(np.append(w[:, k], b[k]), gap, X, most)):
-            best = problem.best
-            if u is best.u:
-                w[:, k], b[k], coefficients[k] = u[:-1], u[-1], beta
-            latest = None if u is best.u else (k, u, beta)
-            primal[k], dual[k] = best.primal, best.dual
-            steps, passes = max(steps, number - problem.passes), max(passes, problem.passes)
-            is_limited |= number == most and not problem.is_reached
-            sums = float(primal.sum()), float(dual.sum())
-            yield Solution(Linear(w, b), coefficients, *sums, steps, passes, is_limited, latest)
-            if number == most:
-                break
+
+    def trained(k: int, found: Found) -> Iterator[None]:
+        """Train a decision function, whose problem takes memory from now on until the end."""
+        problem = _Problem(D, objective, C, k, moments, bias, rows, found)
+        yield from problem.reach(gap, X, inf if most is None else most)
+
+    solution = Solution([Found(np.append(*u)) for u in zip(start.w.T, start.b, strict=True)], D.n)
+    under_way = [(found, trained(k, found)) for k, found in enumerate(solution.parts)]
+    may_turn = ROW_BYTES * D.n * len(under_way) <= memory
+    for turn in (*TURNS, inf) if may_turn else (inf,):
+        for found, steps in under_way.copy():
+            for _ in steps:
+                yield solution
+                if found.passes + found.steps >= turn:
+                    break
+            else:
+                under_way.remove((found, steps))
 
 
 def column_moments(D: Dataset) -> np.ndarray:
@@ -164,10 +222,6 @@ def column_moments(D: Dataset) -> np.ndarray:
         return found
 
     return _total(D, sums, np.zeros((2, D.d))) / D.n
-
-
-# A point u = (w, b), (d + 1,), and feasible coefficients, (n,).
-Found: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 
 class _Point(NamedTuple):
@@ -191,8 +245,7 @@ class _Problem:
 
     mean, variance : (d,) of the columns; without b the mean counts as 0
     y, C, most, beta0, beta, second : (n,), C of each row with its weights; most: bounds of |beta|;
-    second: the second derivatives of the smoothed losses. best: see `_best_with`.
-    dual_beta : (n,), feasible coefficients of the highest D so far
+    second: the second derivatives of the smoothed losses. found: see `_keep`
     """
 
     def __init__(
@@ -204,9 +257,10 @@ class _Problem:
         moments: Callable[[], np.ndarray],
         bias: bool,
         rows: Callable[[Shard], Iterable[Chunk]],
+        found: Found,
     ) -> None:
         self.D, self.objective, self.bias, self.width = D, objective, bias, WIDTH
-        self.rows = rows
+        self.rows, self.found = rows, found
         # The outer products of few values take less time than the products of a step.
         self.is_direct = D.d <= FEW_COLUMNS and D.nnz <= FEW_IN_ROW * D.n
         self.moments = moments
@@ -218,56 +272,54 @@ class _Problem:
         self.is_log = objective.loss == "log"
         self.is_smooth = objective.is_squared or self.is_log
         self.beta0, self.beta, self.second = np.zeros((3, D.n))
-        nothing = np.zeros(D.d + 1)
-        self.best = _Point(nothing, inf, -inf, inf, -inf, nothing, 0.0)
-        self.passes = 0
 
-    def reach(
-        self, u: np.ndarray, gap: float, X: CsrMatrix | None, most: int | None
-    ) -> Iterator[Found]:
-        """Yield the best point and coefficients so far: the start, and after each pass, whose own
-        they are if it is not evaluated, and Newton step.
+    def reach(self, gap: float, X: CsrMatrix | None, limit: float) -> Iterator[None]:
+        """Make passes and Newton steps, at most `limit`, until the gap is reached or rounding is in
+        the way; yield at the start and after each.
 
-        X: all rows, for passes; None: Newton steps only. most: no pass follows that of this number.
+        X: all rows, for passes; None: Newton steps only.
         """
-        self.gap = gap
-        if X is not None and not u[:-1].any():
-            yield from self._ascend(u, X, most)
-            if self.is_reached:
-                return
-            u = self.best.u
+        self.gap, self.limit, found = gap, limit, self.found
+        if X is not None and not found.u[:-1].any():
+            yield from self._ascend(X)
             if not self.is_smooth:
-                self.beta0[:] = self.dual_beta
-        yield from self._steps(u)
+                self.beta0[found.rows] = found.beta
+        if not self.is_over:
+            yield from self._steps()
+        found.is_limited = self.is_over and not self.is_reached
 
-    def _ascend(self, u: np.ndarray, X: CsrMatrix, most: int | None) -> Iterator[Found]:
-        """Yield what `reach` yields of coordinate ascent."""
-        regression = self.objective.is_regression
+    def _ascend(self, X: CsrMatrix) -> Iterator[None]:
+        """Make the passes of `reach`."""
+        found, regression = self.found, self.objective.is_regression
         up, down = (self.y > 0) | regression, (self.y < 0) | regression
         ridge = 1 / (2 * self.C) if self.objective.is_squared else np.zeros(len(self.y))
         bounds = -(down * self.most), up * self.most
-        yield self._best_with(self._evaluate(u, given=True))
-        epsilon, b = self.objective.epsilon or 0.0, float(u[-1])
+        self._keep(self._evaluate(found.u, given=True))
+        yield
+        epsilon, b = self.objective.epsilon or 0.0, float(found.u[-1])
         passes = ascend(X, self.y, bounds, ridge, epsilon, self.bias, b, self.beta)
         asked, again = self.gap, None
         with suppress(StopIteration):
-            while not self.is_reached:
-                u, found = passes.send(again)
-                self.passes += 1
-                again = found <= asked
-                if again or self.passes in (*EVALUATED, most):
-                    yield self._best_with(self._evaluate(u, given=True))
+            while not self.is_over:
+                u, estimate = passes.send(again)
+                found.passes, found.take_latest = found.passes + 1, partial(self._take, u)
+                again = estimate <= asked
+                if again or found.passes in (*TURNS, self.limit):
+                    self._keep(self._evaluate(u, given=True))
                     asked *= STRICTER if again else 1.0
-                else:
-                    yield u, self._feasible()
-        if not self.is_reached:
+                yield
+        if not self.is_over:
             # The passes ended above the gap: Newton steps begin where they ended.
-            self._best_with(self._evaluate(u, given=True))
+            self._keep(self._evaluate(u, given=True))
 
     @property
     def is_reached(self) -> bool:
-        primal, dual = self.best.primal, self.best.dual
-        return primal - dual <= self.gap * max(abs(primal), abs(dual))
+        primal, dual = self.found.primal, self.found.dual
+        return isfinite(primal) and primal - dual <= self.gap * max(abs(primal), abs(dual))
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_reached or self.found.passes + self.found.steps >= self.limit
 
     def _feasible(self) -> np.ndarray:
         """Return the coefficients with the sum that is prescribed."""
@@ -281,17 +333,34 @@ class _Problem:
             return np.ones(2)
         return np.divide(size.min(), size, out=np.zeros(2), where=size > 0)
 
-    def _best_with(self, at: _Point) -> Found:
-        """Return the point of lowest P and the coefficients of highest D so far."""
-        best = self.best
-        if at.dual > best.dual:
-            self.dual_beta = self._feasible()
-        lower = at if at.primal < best.primal else best
-        self.best = lower._replace(dual=max(at.dual, best.dual))
-        return self.best.u, self.dual_beta
+    def _keep(self, at: _Point) -> None:
+        """Keep the point if its P is the lowest so far, and the coefficients there if their D is
+        the highest."""
+        found = self.found
+        found.take_latest = None
+        if at.dual > found.dual:
+            found.dual = at.dual
+            self._keep_coefficients()
+        if at.primal < found.primal:
+            found.u, found.primal = at.u, at.primal
 
-    def _steps(self, u: np.ndarray) -> Iterator[Found]:
-        """Yield what `reach` yields after each Newton step, and before them without passes."""
+    def _keep_coefficients(self) -> None:
+        beta = self._feasible()
+        self.found.rows = np.flatnonzero(beta)
+        self.found.beta = beta[self.found.rows]
+
+    def _take(self, u: np.ndarray) -> None:
+        """Keep the point after the last pass, and the coefficients, as far as they are better, or
+        if there is not the time to know."""
+        try:
+            self._keep(self._evaluate(u, given=True))
+        except Exception:
+            self.found.u, self.found.take_latest = u, None
+            self._keep_coefficients()
+            raise
+
+    def _steps(self) -> Iterator[None]:
+        """Make the Newton steps of `reach`."""
         mean, square = self.moments()
         self.mean = mean * self.bias
         variance = square - self.mean**2
@@ -299,15 +368,16 @@ class _Problem:
         self.variance = np.where(variance > CONSTANT * square, variance, 1.0)
         # Products with sums of squares of columns far from 0 are rounded too much.
         self.is_direct &= bool((self.mean**2 <= FAR * self.variance).all())
-        at, lowest, last = self._evaluate(u), inf, 0
+        found, lowest, last = self.found, inf, 0
+        at = self._evaluate(found.u)
         for number in count():
-            found = self._best_with(at)
-            if number or not self.passes:
-                yield found
-            difference = self.best.primal - self.best.dual
+            found.steps = number
+            self._keep(at)
+            yield
+            difference = found.primal - found.dual
             if difference < 0.99 * lowest:
                 lowest, last = difference, number
-            if self.is_reached or number - last == MAX_IDLE_STEPS:
+            if self.is_over or number - last == MAX_IDLE_STEPS:
                 return
             solved = at.smoothed - at.smoothed_dual < SMOOTHED_PART * (at.primal - at.dual)
             if solved and not self.is_smooth:
@@ -327,6 +397,7 @@ class _Problem:
             part *= SHORTER
         return found
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _direction(self, at: _Point) -> np.ndarray:
         """Return the Newton step by preconditioned conjugate gradients."""
         # Without a curved row nothing bounds the step of b.
@@ -374,6 +445,7 @@ class _Problem:
         level = ridge * float(p[-1] + self.mean @ p[:-1])
         return _total(self.D, of, np.append(p[:-1] + level * self.mean, level))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _evaluate(self, u: np.ndarray, given: bool = False) -> _Point:
         """Return the point u, and keep the coefficients and second derivatives there.
 

@@ -5,6 +5,7 @@ docs/certificate.md has the proof; kernels/rounding.py the bounds of <w, x>.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import fsum, inf
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ def certified(
     linear: Linear,
     objective: LinearObjective,
     C: float,
-    coefficients: list[np.ndarray],
+    coefficients: Iterable[np.ndarray],
     bias: bool,
     outside: np.ndarray | None = None,
 ) -> list[Certificate]:

@@ -155,8 +155,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
     share_of_means : the part of the mean of |x|^2 that the squares of the features' means make up
     groups : the number of groups of rows that a cluster trains on side by side
     found : a solution that is better than that of the steps: the one of the lowest loss of held-out
-        rows, the one with the share of rows outside that -n asks for, or the best one of --gap
-    last_step : the result of the last pass or Newton step of --gap
+        rows, or the one with the share of rows outside that -n asks for
+    last_step : the result of the passes and Newton steps of --gap
     progressive : the steps of the last whole epoch, see Learner.progressive; before: all steps
     """
 
@@ -197,8 +197,10 @@ class LinearTrainingRun(FileRun[SgdParams]):
         self.rng = Draws(trainer.job.data_params.seed)
         passes = EVALUATION_PASSES * (time.perf_counter() - began)
         self.learner = _first_learner(self.D, trainer.labels, params, R2, self.rng.seed)
-        # The bounds of each decision function take another pass.
-        self.training_end = end - passes * (1 + len(self.learner.b) * (params.gap is not None))
+        # The latest pass takes one to evaluate, and the bounds of each decision function another.
+        self.training_end = end - passes * (
+            1 + (1 + len(self.learner.b)) * (params.gap is not None)
+        )
         resources = trainer.job.resources
         if resources.cluster is not None:
             # The data may take the other part of the memory.
@@ -212,6 +214,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
     @property
     def linear(self) -> Linear:
         """The solution so far."""
+        if self.last_step is not None:
+            return self.last_step.linear
         return self.learner.linear if self.found is None else self.found
 
     def run(self) -> None:
@@ -228,10 +232,10 @@ class LinearTrainingRun(FileRun[SgdParams]):
     def interrupt(self, stopped: Stopped) -> None:
         if self.last_step is None:
             return
-        self.last_step.take_latest()
         clock = Clock(INTERRUPTED_SECONDS)
         # What ended the steps may end the evaluation as well. Other listeners might do so.
         with suppress(Exception), listening(clock), clock.until(lambda: clock.end):
+            self.last_step.take_latest()
             self._evaluate()
 
     def _evaluate(self) -> None:
@@ -308,14 +312,15 @@ class LinearTrainingRun(FileRun[SgdParams]):
             most=self.params.max_iterations,
             memory=self.trainer.job.resources.memory // 4,
         ):
-            self.last_step, self.found = found, found.linear
+            self.last_step = found
         self.stopped = Stopped(StopReason.GAP_REACHED, (gap,))
-        if found.is_limited:
+        if self.last_step is not None and self.last_step.is_limited:
             self.stopped = Stopped(StopReason.ITERATION_LIMIT)
 
     @property
     def has_model(self) -> bool:
-        return self.learner.steps_made > 0 or self.found is not None
+        has_found = self.found is not None or self.last_step is not None
+        return self.learner.steps_made > 0 or has_found
 
     def so_far(self) -> tuple[Model, Trained] | None:
         if not self.has_model:
@@ -413,11 +418,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
         if step is None or not self.certificate.certified:
             emit(Notice(f"{path} is not written: the training ended before its closing evaluation"))
             return
-        used = [np.flatnonzero(beta) for beta in step.coefficients]
-        machines = [
-            {"rows": rows, "beta": beta[rows]}
-            for rows, beta in zip(used, step.coefficients, strict=True)
-        ]
+        machines = [{"rows": part.rows, "beta": part.beta} for part in step.parts]
         write_transcript(path, outcome.model, machines)
 
     def model(self, **common: Any) -> LinearModel:

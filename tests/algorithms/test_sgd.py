@@ -3,7 +3,7 @@ optimum.
 """
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 
 import numpy as np
 import oracle
@@ -19,6 +19,7 @@ from sklearn import svm
 from trainings import Learner, SgdSchedule, _sgd
 
 from randsvm import Arrays, api
+from randsvm.events import Progress, Underway
 
 D = 13  # features of the rows that both learners are given
 
@@ -648,6 +649,88 @@ def test_newton_steps_follow_passes_that_do_not_suffice():
     assert found.passes and found.newton_steps
     assert found.stopped == "gap <= 0.0001"
     assert 0 <= found.primal - found.dual <= 1.0001e-4 * found.primal
+
+
+@pytest.mark.parametrize("C", [1.4, 1.5, 1.6, 1.7])
+def test_a_gap_that_the_end_of_the_passes_reaches_is_not_lost(C):
+    """The passes end at their limit; P is compared with the optimum by scipy."""
+    rng = np.random.default_rng(0)
+    X = sparse.random(600, 1500, 0.01, format="csr", random_state=1)
+    X.data[:] = rng.normal(size=X.nnz)
+    y = np.where(X @ rng.normal(size=1500) + 0.3 * rng.normal(size=600) > 0, 1.0, -1.0)
+    found = api.train(Arrays(X, y), algorithm="sgd", gap=1e-3, C=C).outcome
+    assert found.stopped == "gap <= 0.001"
+    least = lowest_objective(X, y, np.full(600, C), "hinge", None, True)
+    assert found.primal == pytest.approx(least, rel=1.5e-3)
+
+
+def ended(rows, when, **options):
+    """Train with a gap until `when` of a Progress; return the model and all events."""
+    events = []
+
+    def watch(event):
+        events.append(event)
+        if isinstance(event, Progress) and when(event):
+            next(one for one in events if isinstance(one, Underway)).stop()
+
+    return api.train(rows, algorithm="sgd", watch=watch, **options), events
+
+
+def stage_number(number):
+    """Return a function that is true at the event of this number of passes or products."""
+    numbers = count(1)
+    stages = "coordinate ascent", "Newton step"
+    return lambda event: event.stage in stages and next(numbers) == number
+
+
+@pytest.mark.parametrize("columns", [3, 1600])
+def test_classes_are_trained_in_turns(columns):
+    """All together, the passes and products are too few for one class. P is 10% below that of
+    weights of 0 with the first b."""
+    X, _, _ = many_columns(400, columns)
+    X = X if columns > 100 else np.random.default_rng(3).normal(size=(400, 3))
+    y = np.argmax(X @ np.random.default_rng(1).normal(size=(columns, 5)), axis=1)
+    fitted, _ = ended(Arrays(X, y), stage_number(40), gap=1e-9, C=10.0)
+    model = fitted.model
+    assert fitted.outcome.stopped == "ended by a callback"
+    for k, label in enumerate(model.labels):
+        own = np.where(y == int(label), 1.0, -1.0)
+        most = 9 * np.maximum(1 - own * own.mean(), 0).sum()
+        w = model.w[:, k]
+        found = w @ w / 2 + 10 * np.maximum(1 - own * (X @ w + model.b[k]), 0).sum()
+        assert found < most
+
+
+def test_a_training_that_ends_between_evaluations_has_its_lowest_p():
+    """As a training with this number of passes, P is evaluated after the last one."""
+    X, f, _ = many_columns(1500, 1000)
+    rows, options = Arrays(X, f > 0), {"C": 100.0, "gap": 1e-9}
+    for passes in (4, *range(9, 30, 3)):
+        limited = api.train(rows, algorithm="sgd", max_iterations=passes, **options).outcome
+        outcome = ended(rows, stage_number(passes + 1), **options)[0].outcome
+        assert outcome.passes == passes
+        assert outcome.primal == pytest.approx(limited.primal, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
+@pytest.mark.parametrize("C", [1e100, 1e200, 1e300])
+@pytest.mark.parametrize("columns", [3, 4000])
+def test_a_cost_that_overflows_leaves_a_model_without_false_claims(columns, C, loss):
+    """D of coefficients of 0 is 0."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    if columns > 3:
+        X = many_columns(40, columns)[0]
+        X = X[:, np.unique(X.indices)]
+    y = np.where(np.random.default_rng(1).random(40) > 0.5, 1.0, -1.0)
+    fitted = api.train(Arrays(X, y), algorithm="sgd", gap=1e-3, C=C, loss=loss)
+    model, outcome = fitted.model, fitted.outcome
+    f = X @ model.w[:, 0] + model.b[0]
+    sign = 1 if float(model.labels[0]) == 1 else -1
+    losses = np.maximum(1 - sign * y * f, 0) ** (2 if loss == "squared-hinge" else 1)
+    assert np.isfinite(f).all()
+    assert outcome.primal >= 0.99 * C * losses.sum()
+    assert outcome.primal >= outcome.dual >= 0
+    assert (outcome.gap <= 1e-3) == (outcome.stopped == "gap <= 0.001")
 
 
 @pytest.mark.parametrize("place", ["first", "last"])
