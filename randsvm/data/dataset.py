@@ -476,7 +476,7 @@ def random_subset(D: Dataset, r: int, rng: Draws) -> np.ndarray:
 
         of_shards = zip(*D.map(smallest), strict=True)
         least = np.concatenate([functools.reduce(operator.add, of).rows for of in of_shards])
-        missing = least[np.isin(least, rows, invert=True)]
+        missing = np.setdiff1d(least, rows, assume_unique=True)
         if len(missing):
             rows = sorted_union(D.sample(draw, r - len(missing)), least)
     return rows

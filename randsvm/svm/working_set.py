@@ -176,10 +176,14 @@ class WorkingSet:
     @property
     def latest_first(self) -> np.ndarray:
         """Return the new rows followed by the others, (m,) int64."""
-        return np.concatenate([self.new, self.rows[~np.isin(self.rows, self.new)]])
+        return np.concatenate([self.new, np.setdiff1d(self.rows, self.new, assume_unique=True)])
 
 
 def select(sides: Sequence[np.ndarray], count: int, excluded: np.ndarray) -> np.ndarray:
-    """Return the first `count` rows that are not excluded, taking one of each side in turn."""
+    """Return the first `count` rows that are not excluded, taking one of each side in turn.
+
+    excluded : (m,) int64, each row once
+    """
     rows = interleaved(*sides)
-    return rows[~np.isin(rows, excluded)][: max(count, 0)]
+    # Without assume_unique numpy imports numpy.ma, which takes 10 ms. The order stays.
+    return np.setdiff1d(rows, excluded, assume_unique=True)[: max(count, 0)]

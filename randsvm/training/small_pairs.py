@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import slices
+from randsvm.arrays import distinct, slices
 from randsvm.events import check
 from randsvm.models.decisions import pair_positions
 from randsvm.svm.pairs import SharedValues
@@ -63,12 +63,12 @@ def small_pairs(subtasks: Subtasks, max_rows: int, gap: float) -> Iterator[Small
     number = pair_positions(K)
     room = math.isqrt(subtasks.resources.memory // (8 * VALUE_BYTES)) // 2
     block_of = np.cumsum(counts[small]) // min(BLOCK_ROWS, room)
-    blocks = [small[block_of == block] for block in np.unique(block_of)]
+    blocks = [small[block_of == block] for block in distinct(block_of)]
     step = 1
     for a, b in itertools.combinations_with_replacement(blocks, 2):
         i, j = (side.ravel() for side in np.meshgrid(a, b, indexing="ij"))
         i, j = i[i < j], j[i < j]
-        classes = np.unique(np.concatenate([a, b]))
+        classes = distinct(np.concatenate([a, b]))
         values = SharedValues(D, np.concatenate([rows[k] for k in classes]), subtasks.problem)
         starts = np.zeros(K, np.int64)
         starts[classes] = np.cumsum(counts[classes]) - counts[classes]
@@ -139,7 +139,7 @@ def _solved(
             of_pair = subtasks.problem_of(number)
             SV = KernelSolution(rows[vectors], beta[vectors], b, of_pair, norm=norm)
             solutions[number] = SubtaskSolution(SV, certificate, violators, True, stopped)
-    reached = np.isin(numbers, list(solutions))
+    reached = np.isin(numbers, list(solutions), assume_unique=True)
     C = np.where(place < count, bounds[:, :1], bounds[:, 1:])
     return SmallPairs(
         solutions,
