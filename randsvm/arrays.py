@@ -16,8 +16,10 @@ from randsvm.errors import ContentError
 
 # The unit roundoff of each precision.
 FLOAT32_UNIT, FLOAT64_UNIT = 2.0**-24, 2.0**-53
-# The largest column of a caller's matrix: it is the feature 2^31 - 1, the last that files may have.
-MAX_COLUMN = 2**31 - 2
+# The columns of rows as in a file: the features from 0 to 2^31 - 1.
+FEATURES = 2**31
+# The largest column of a caller's matrix: it is the last feature that files may have.
+MAX_COLUMN = FEATURES - 2
 
 
 class CsrMatrix:
@@ -107,6 +109,8 @@ class CsrMatrix:
             begin, end, step = rows.indices(m)
             if step == 1:
                 end = max(begin, end)
+                if (begin, end) == (0, m):
+                    return self
                 first, last = self.indptr[begin], self.indptr[end]
                 starts = self.indptr[begin : end + 1] - first
                 some = slice(first, last)
@@ -123,6 +127,10 @@ class CsrMatrix:
     def with_data(self, data: np.ndarray) -> CsrMatrix:
         """Return a matrix with the same nonzero pattern and other values. data : (nnz,)."""
         return CsrMatrix(data, self.indices, self.indptr, self.shape)
+
+    def with_columns(self, indices: np.ndarray, d: int) -> CsrMatrix:
+        """Return a matrix with the same values in other columns, of d. indices : (nnz,)."""
+        return CsrMatrix(self.data, indices, self.indptr, (self.shape[0], d))
 
     def astype(self, dtype: Any, copy: bool = True) -> CsrMatrix:
         """Return the rows with values of this dtype: copies, or the same if `copy` is False."""
@@ -213,15 +221,17 @@ def find_columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray,
     return column, found
 
 
-def rows_over(
-    features: np.ndarray, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
-) -> tuple[CsrMatrix, np.ndarray]:
-    """Return rows over ascending features, and whether each value has a column, (values,) bool."""
-    column, used = find_columns(features, indices)
-    if not used.all():
-        indptr = np.concatenate([[0], np.cumsum(used)])[indptr]
-        column, values = column[used], values[used]
-    return CsrMatrix(values, column, indptr, (len(indptr) - 1, len(features))), used
+def rows_over(X: CsrMatrix, features: np.ndarray) -> tuple[CsrMatrix, np.ndarray]:
+    """Return rows over ascending features, and whether each value has a column, (nnz,) bool.
+
+    X : rows whose columns are all features, as in a file
+    """
+    column, used = find_columns(features, X.indices)
+    if used.all():
+        return X.with_columns(column, len(features)), used
+    starts = np.concatenate([[0], np.cumsum(used)])[X.indptr]
+    shape = X.shape[0], len(features)
+    return CsrMatrix(X.data[used], column[used], starts, shape), used
 
 
 # Rows, sparse or dense.

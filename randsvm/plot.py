@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse
 
 from randsvm import files
-from randsvm.arrays import rows_over
+from randsvm.arrays import FEATURES, CsrMatrix, rows_over
 from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import PERCENT_SCORES, SCHEMA
 from randsvm.models.fitted import FittedModel, decision_values, load
@@ -460,7 +460,7 @@ def _of_files(paths: Sequence[str], model: Any, fitted: FittedModel) -> tuple[An
     found, parts = fitted.model, []
     features = np.arange(found.width) + found.index_base
     for block in RowFiles(found, str(model), paths).blocks(jobs=fitted.jobs):
-        rows, _ = rows_over(features, block.indptr, block.indices, block.values)
+        rows, _ = rows_over(block.X, features)
         parts.append((rows.to_scipy(), block.y, block.weights))
     if not parts:
         raise ContentError("the data have no rows")
@@ -822,8 +822,8 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     kind = _fitted(model).model
     if not isinstance(kind, KernelModel) or kind.kernel.name != "rbf":
         raise ModelError("expected a model with the RBF kernel, found another")
-    X, columns, base = _rows(data, model).X, kind.columns, kind.index_base
-    m = X.shape[0]
+    X, columns, base = CsrMatrix.from_scipy(_rows(data, model).X), kind.columns, kind.index_base
+    X, m = X.with_columns(X.indices + base, FEATURES), X.shape[0]
     if not 1 <= row <= m:
         raise ParameterError(f"the data have rows 1 to {m:,}, no row {row:,}")
     if rows < 1:
@@ -833,9 +833,8 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     names = names if columns is None else [shortened(c.name) for c in columns.columns]
 
     def values(number: int) -> np.ndarray:
-        x, phi = X[number], np.zeros(len(names))
-        indices = (x.indices + base).astype(np.int32)
-        numbers, found = contributions(kind, beta, indices, x.data, columns)
+        phi = np.zeros(len(names))
+        numbers, found = contributions(kind, beta, X[number : number + 1], columns)
         phi[numbers if columns is not None else numbers - base] = found[0]
         return phi
 

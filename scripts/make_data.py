@@ -16,6 +16,7 @@ import click
 import numpy as np
 
 from randsvm import files
+from randsvm.arrays import FEATURES, CsrMatrix
 from randsvm.data import svmlight
 from randsvm.errors import RandsvmError
 
@@ -212,8 +213,9 @@ def write(stream: files.Sink, name: str, rows: int, seed: int) -> None:
     for start in range(0, rows, BLOCK_ROWS):
         # A whole block is drawn even for a part of it: its rows must not depend on ROWS.
         block = made(np.random.default_rng([seed, start]), BLOCK_ROWS)
-        y, *csr = block.first(min(BLOCK_ROWS, rows - start))
-        svmlight.write(stream, [spelling.format(label) for label in y.tolist()], *csr)
+        y, indptr, indices, values = block.first(min(BLOCK_ROWS, rows - start))
+        X = CsrMatrix(values, indices, indptr, (len(y), FEATURES))
+        svmlight.write(stream, [spelling.format(label) for label in y.tolist()], X)
 
 
 if __name__ == "__main__":

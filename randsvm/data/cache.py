@@ -34,7 +34,7 @@ from randsvm.parameters.run import Resources
 # then the features, the table of chunks (see ChunkEntry) and the groups of rows, as numpy saves
 # arrays; the sha256 of the footer and its length in bytes.
 KIND = b"randsvm cache "
-MAGIC = KIND + b"11\n"
+MAGIC = KIND + b"12\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + LENGTH
 PLACE = "the cache"
@@ -115,7 +115,7 @@ def _written(
             stream.write(MAGIC)
             store = Store(file=ChunkFile(stream, cache, PLACE))
             summary = read_files(paths, options, store.append, threads)
-            table = np.array([entry[1:] for entry in store.chunks.values()], np.int64)
+            table = np.array(list(map(_fields, store.chunks.values())), np.int64)
             columns = None if summary.columns is None else summary.columns.to_json()
             has_groups = summary.groups is not None
             others = {"features": None, "groups": has_groups, "columns": columns}
@@ -168,10 +168,20 @@ def _opened(
 def _store(stream: BinaryIO, cache: str, table: np.ndarray) -> Store:
     """Return the chunks of a complete cache.
 
-    table : (chunks, 7) int64, the fields of each ChunkEntry but the file
+    table : (chunks, 8) int64, the `_fields` of each chunk
     """
     file = ChunkFile(stream, cache, PLACE, final=True)
-    return Store(file=file, chunks=[ChunkEntry(file, *fields) for fields in table.tolist()])
+    return Store(
+        file=file,
+        chunks=[
+            ChunkEntry(file, offset, tuple(lengths), value_bytes, crc)
+            for offset, *lengths, value_bytes, crc in table.tolist()
+        ],
+    )
+
+
+def _fields(entry: ChunkEntry) -> list[int]:
+    return [entry.offset, *entry.lengths, entry.value_bytes, entry.crc]
 
 
 def _footer(stream: BinaryIO) -> io.BytesIO | None:

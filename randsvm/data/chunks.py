@@ -14,19 +14,20 @@ This module does not know the text format or the meaning of a row.
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import IO, Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO
 from zlib import crc32
 
 import numpy as np
 
 import randsvm.data._svmlight as _svmlight
-from randsvm.arrays import CsrMatrix, Matrix, csr_of_all, join_weights
+from randsvm.arrays import FEATURES, CsrMatrix, Matrix, csr_of_all, join_weights
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
 from randsvm.records import record
 
@@ -49,75 +50,63 @@ def numbers_of(values: np.ndarray) -> np.ndarray:
     return values if is_exact else _svmlight.decimals(np.ascontiguousarray(values))
 
 
+def as_in_file(X: Matrix, base: int) -> CsrMatrix:
+    """Return rows of a caller's matrix as those of a file, (m, FEATURES) float64.
+
+    float32 values of a chunk stand for decimals, and those of a caller's array do not. base: the
+    index of the first feature.
+    """
+    X = csr_of_all(X, *X.shape) if isinstance(X, np.ndarray) else X
+    return X.astype(np.float64, copy=False).with_columns(X.indices + np.int32(base), FEATURES)
+
+
 # ---- chunks ----------------------------------------------------------------------------------
 
 
 @record
 class RawChunk:
-    """Consecutive parsed rows.
+    """Consecutive rows as in a file.
 
-    y : (m,) float64, class numbers or target values; indptr : (m + 1,) int64; indices : (nnz,)
-    int32, as written in the file; values : (nnz,) float32 or float64, see `numbers_of`;
-    weights : (m,) float64, above 0, or None if all weights are 1.
+    X : (m, FEATURES) CSR, float32 or float64, see `numbers_of`; y : (m,) float64, class numbers or
+    target values; weights : (m,) float64, or None if all weights are 1
     """
 
+    X: CsrMatrix
     y: np.ndarray
-    indptr: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
-    weights: np.ndarray | None = None
+    weights: np.ndarray | None
 
-    @property
-    def rows(self) -> int:
-        return len(self.y)
+    def __len__(self) -> int:
+        return self.X.shape[0]
 
     @property
     def nonzeros(self) -> int:
-        return len(self.values)
+        return self.X.nnz
 
     @property
     def nbytes(self) -> int:
         weights = 0 if self.weights is None else self.weights.nbytes
-        arrays = self.y.nbytes + self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
-        return arrays + weights
+        return self.X.nbytes + self.y.nbytes + weights
 
-    def part(self, begin: int, end: int) -> RawChunk:
-        """Return rows begin .. end - 1 as views of the same memory."""
-        if (begin, end) == (0, len(self.y)):
+    def __getitem__(self, rows: slice | np.ndarray) -> RawChunk:
+        """Return some rows: views of the same memory for a slice, copies for numbers, (m,) int64,
+        unless these are all."""
+        if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(len(self))):
             return self
-        first, last = self.indptr[begin], self.indptr[end]
-        return RawChunk(
-            self.y[begin:end],
-            self.indptr[begin : end + 1] - first,
-            self.indices[first:last],
-            self.values[first:last],
-            None if self.weights is None else self.weights[begin:end],
-        )
-
-    def __getitem__(self, rows: np.ndarray) -> RawChunk:
-        """Return some rows, as a copy unless these are all. rows : (m,) int64."""
-        if len(rows) == len(self.y) and (rows == np.arange(len(rows))).all():
-            return self
-        X = CsrMatrix(self.values, self.indices, self.indptr, (self.rows, 0))[rows]
         weights = None if self.weights is None else self.weights[rows]
-        return RawChunk(self.y[rows], X.indptr.astype(np.int64), X.indices, X.data, weights)
+        return RawChunk(self.X[rows], self.y[rows], weights)
 
 
 def join_chunks(parts: Sequence[RawChunk]) -> RawChunk:
     """Return a copy of the parts as one chunk."""
-    lengths = np.concatenate([np.diff(p.indptr) for p in parts])
-    if len({p.values.dtype for p in parts}) == 1:
-        values = np.concatenate([p.values for p in parts])
-    else:
-        values = np.concatenate([numbers_of(p.values) for p in parts])
-    return RawChunk(
-        np.concatenate([p.y for p in parts]),
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
-        np.concatenate([p.indices for p in parts]),
+    matrices = [part.X for part in parts]
+    if len({X.dtype for X in matrices}) > 1:
+        matrices = [X.with_data(numbers_of(X.data)) for X in matrices]
+    X = CsrMatrix.vstack(matrices)
+    if X.dtype == np.float64:
         # float32 values may do for these rows where they did not for all rows of a part.
-        values if values.dtype == np.float32 else as_stored(values),
-        join_weights([(len(p.y), p.weights) for p in parts]),
-    )
+        X = X.with_data(as_stored(X.data))
+    weights = join_weights([(len(part), part.weights) for part in parts])
+    return RawChunk(X, np.concatenate([part.y for part in parts]), weights)
 
 
 def cut_chunks(
@@ -133,16 +122,16 @@ def cut_chunks(
     held: list[RawChunk] = []
     m = nnz = 0
     for part in parts:
-        at = 0
-        while at < len(part.y):
-            to = len(part.y)
+        at, starts = 0, part.X.indptr
+        while at < len(part):
+            to = len(part)
             if split:
                 # The chunk ends with the row that reaches `full`, the place of its last nonzero.
-                full = part.indptr[at] + nonzeros - nnz
-                by_nonzeros = at + 1 + int(np.searchsorted(part.indptr[at + 1 :], full))
+                full = int(starts[at]) + nonzeros - nnz
+                by_nonzeros = at + 1 + int(np.searchsorted(starts[at + 1 :], full))
                 to = min(to, at + rows - m, by_nonzeros)
-            held.append(part.part(at, to))
-            m, nnz = m + to - at, nnz + len(held[-1].values)
+            held.append(part[at:to])
+            m, nnz = m + to - at, nnz + held[-1].nonzeros
             if m >= rows or nnz >= nonzeros:
                 yield join_chunks(held)
                 held, m, nnz = [], 0, 0
@@ -166,8 +155,7 @@ class ArrayRows:
     weights: np.ndarray | None
     base: int
 
-    @property
-    def rows(self) -> int:
+    def __len__(self) -> int:
         return len(self.y)
 
     @property
@@ -178,25 +166,14 @@ class ArrayRows:
     def nbytes(self) -> int:
         return self.X.nbytes + self.y.nbytes + (0 if self.weights is None else self.weights.nbytes)
 
-    def some(self, begin: int, end: int) -> ArrayRows:
-        """Return rows begin .. end - 1 as views of the same memory."""
-        weights = None if self.weights is None else self.weights[begin:end]
-        return ArrayRows(self.X[begin:end], self.y[begin:end], weights, self.base)
+    def some(self, rows: slice) -> ArrayRows:
+        """Return some rows as views of the same memory."""
+        weights = None if self.weights is None else self.weights[rows]
+        return ArrayRows(self.X[rows], self.y[rows], weights, self.base)
 
-    def part(self, begin: int, end: int) -> RawChunk:
-        """Return rows begin .. end - 1 as a chunk of float64 values.
-
-        float32 values of a chunk stand for decimals, and those of a caller's array do not.
-        """
-        own = self.some(begin, end)
-        X = csr_of_all(own.X, *own.X.shape) if isinstance(own.X, np.ndarray) else own.X
-        return RawChunk(
-            own.y,
-            X.indptr.astype(np.int64),
-            X.indices + np.int32(self.base),
-            X.data.astype(np.float64, copy=False),
-            own.weights,
-        )
+    def __getitem__(self, rows: slice) -> RawChunk:
+        own = self.some(rows)
+        return RawChunk(as_in_file(own.X, own.base), own.y, own.weights)
 
 
 @contextmanager
@@ -236,21 +213,20 @@ class ChunkFile:
 
     def write(self, chunk: RawChunk) -> ChunkEntry:
         """Append a chunk."""
-        m, nnz = len(chunk.y), len(chunk.values)
-        indices = chunk.indices
-        width = nnz // m
+        X, m, nnz = chunk.X, len(chunk), chunk.nonzeros
+        indices, width = X.indices, nnz // m
         if nnz == m * width and width and (indices.reshape(m, width) == indices[:width]).all():
             indices = indices[:width]
         offset, crc = self.stream.tell(), 0
-        weights = [] if chunk.weights is None else [chunk.weights]
+        weights = np.empty(0) if chunk.weights is None else chunk.weights
+        arrays = chunk.y, weights, X.indptr, X.data, indices
         with writing(self.name, self.write_error):
-            for array in (chunk.y, *weights, chunk.indptr, chunk.values, indices):
+            for array in arrays:
                 data = np.ascontiguousarray(array).data
                 crc = crc32(data, crc)
                 self.stream.write(data)
             self.stream.write(bytes(-self.stream.tell() % 8))
-        fields = offset, m, nnz, len(indices), chunk.values.itemsize, crc, len(weights)
-        return ChunkEntry(self, *fields)
+        return ChunkEntry(self, offset, tuple(map(len, arrays)), X.dtype.itemsize, crc)
 
     def finish(self) -> None:
         """Write the buffer of the stream, after the last chunk."""
@@ -279,69 +255,63 @@ class ChunkFile:
             self.stream.close()
 
 
-class ChunkEntry(NamedTuple):
-    """A chunk in a file: y, weights (if it has them), indptr, values, indices.
+@record
+class ChunkEntry:
+    """A chunk in a file: the arrays y, weights, and indptr, values and indices of X.
 
-    If all its rows have the same indices (dense data), these are stored once.
-
-    offset: in bytes. stored: the number of stored indices. weighted: 1 if weights are stored, else
-    0.
+    offset: in bytes. lengths: of the arrays. Weights that are all 1 have none, and rows that all
+    have the same indices, as dense data, share them. value_bytes: 4 or 8. crc: of all arrays
     """
 
     file: ChunkFile
     offset: int
-    rows: int
-    nonzeros: int
-    stored: int
+    lengths: tuple[int, ...]
     value_bytes: int
     crc: int
-    weighted: int
+
+    def __len__(self) -> int:
+        return self.lengths[0]
 
     @property
-    def indptr_at(self) -> int:
-        """Return the offset of indptr in the file, in bytes."""
-        return self.offset + 8 * self.rows * (1 + self.weighted)
-
-    @property
-    def values_at(self) -> int:
-        """Return the offset of the values in the file, in bytes."""
-        return self.indptr_at + 8 * self.rows + 8
-
-    @property
-    def indices_at(self) -> int:
-        return self.values_at + self.value_bytes * self.nonzeros
+    def nonzeros(self) -> int:
+        return self.lengths[3]
 
     @property
     def nbytes(self) -> int:
-        return self.indices_at + 4 * self.stored - self.offset
+        return self._bytes_before(len(self.lengths))
+
+    def _bytes_before(self, array: int) -> int:
+        widths = 8, 8, 4, self.value_bytes, 4
+        return sum(map(operator.mul, self.lengths[:array], widths))
+
+    def _read(self, array: int, some: slice = slice(None)) -> np.ndarray:
+        """Return an array, or some of it. array: its place among the arrays."""
+        values = np.float32 if self.value_bytes == 4 else np.float64
+        dtype = (np.float64, np.float64, np.int32, values, np.int32)[array]
+        begin, end, _ = some.indices(self.lengths[array])
+        at = self.offset + self._bytes_before(array) + begin * np.dtype(dtype).itemsize
+        return self.file.read(at, end - begin, dtype)
 
     @property
     def y(self) -> np.ndarray:
-        """Return y of all rows."""
-        return self.file.read(self.offset, self.rows, np.float64)
+        return self._read(0)
 
     @property
     def weights(self) -> np.ndarray | None:
-        """Return the weights of all rows; None: all are 1."""
-        at = self.offset + 8 * self.rows
-        return self.file.read(at, self.rows, np.float64) if self.weighted else None
+        return self._read(1) if self.lengths[1] else None
 
-    def part(self, begin: int, end: int) -> RawChunk:
-        """Return rows begin .. end - 1."""
-        read, m = self.file.read, end - begin
-        y = read(self.offset + 8 * begin, m, np.float64)
-        weights = None
-        if self.weighted:
-            weights = read(self.offset + 8 * (self.rows + begin), m, np.float64)
-        indptr = read(self.indptr_at + 8 * begin, m + 1, np.int64)
-        first, count = int(indptr[0]), int(indptr[-1] - indptr[0])
-        dtype: type = np.float32 if self.value_bytes == 4 else np.float64
-        values = read(self.values_at + self.value_bytes * first, count, dtype)
-        if self.stored == self.nonzeros:
-            indices = read(self.indices_at + 4 * first, count, np.int32)
+    def __getitem__(self, rows: slice) -> RawChunk:
+        """Return some consecutive rows."""
+        begin, end, _ = rows.indices(len(self))
+        starts = self._read(2, slice(begin, end + 1))
+        some = slice(int(starts[0]), int(starts[-1]))
+        if self.lengths[4] == self.nonzeros:
+            indices = self._read(4, some)
         else:
-            indices = np.tile(read(self.indices_at, self.stored, np.int32), m)
-        return RawChunk(y, indptr - first, indices, values, weights)
+            indices = np.tile(self._read(4), end - begin)
+        X = CsrMatrix(self._read(3, some), indices, starts - starts[0], (end - begin, FEATURES))
+        weights = self._read(1, rows) if self.lengths[1] else None
+        return RawChunk(X, self._read(0, rows), weights)
 
     def is_intact(self) -> bool:
         """Return whether the bytes of the chunk have the checksum of those written."""
@@ -385,7 +355,7 @@ class Store:
     @property
     def sizes(self) -> np.ndarray:
         """Return the number of rows of each chunk, (chunks,) int64."""
-        return np.array([chunk.rows for chunk in self.chunks.values()], np.int64)
+        return np.array(list(map(len, self.chunks.values())), np.int64)
 
     @property
     def nonzeros(self) -> np.ndarray:
@@ -415,9 +385,7 @@ class Store:
 
     def read(self, number: int, rows: slice = slice(None)) -> RawChunk:
         """Return a chunk, or some consecutive rows of it."""
-        chunk = self.chunks[number]
-        begin, end, _ = rows.indices(chunk.rows)
-        return chunk.part(begin, end)
+        return self.chunks[number][rows]
 
     def chosen(self, numbers: Iterable[int]) -> Store:
         """Return a store of some chunks, which shares memory and file; only one is closed."""

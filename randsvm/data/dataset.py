@@ -257,7 +257,7 @@ class Dataset:
     def labels_of(self, shard: Shard) -> np.ndarray:
         """Return y of the rows of a shard, (m,) float64."""
         y = self.store.chunks[shard.number].y
-        return self._labels(y if self.row_mask is None else y[self._places(shard.number)])
+        return self._labels(y[self._places(shard.number)])
 
     def weights(self) -> np.ndarray | None:
         """Return the weight of every row, (n,) float64, or None if those of the data are all 1."""
@@ -270,7 +270,7 @@ class Dataset:
         if self.own_weights is not None:
             return self.own_weights[shard.start : shard.stop]
         chunk = self.store.chunks[shard.number]
-        weights = self._weights(chunk.weights, chunk.rows)
+        weights = self._weights(chunk.weights, len(chunk))
         return None if weights is None else weights[self._places(shard.number)]
 
     def total_weight(self) -> float:
@@ -331,16 +331,17 @@ class Dataset:
         rows : (m,) int64, positions in the shard; None: all.
         """
         places = self._places(shard.number)
-        return self.store.read(shard.number)[places if rows is None else places[rows]]
+        if rows is not None:
+            places = rows if isinstance(places, slice) else places[rows]
+        return self.store.read(shard.number)[places]
 
-    def _places(self, number: int) -> np.ndarray:
-        """Return the positions in a stored chunk of the rows of this view, (m,) int64."""
+    def _places(self, number: int) -> slice | np.ndarray:
+        """Return the positions in a stored chunk of the rows of this view, (m,) int64, or a slice
+        of all."""
+        if self.row_mask is None:
+            return slice(None)
         begin, end = self.stored_starts[number : number + 2]
-        return (
-            np.arange(end - begin)
-            if self.row_mask is None
-            else self.row_mask[begin:end].nonzero()[0]
-        )
+        return self.row_mask[begin:end].nonzero()[0]
 
     def read_ranges(
         self, ranges: Sequence[RowRange]
@@ -373,9 +374,8 @@ class Dataset:
         read them, it has the stored values.
         """
         exact = exact and (self.mapping is None or self.mapping.reads_numbers)
-        values = numbers_of(raw.values) if exact else raw.values
-        shape = (len(raw.y), len(self.summary.features))
-        X = CsrMatrix(values, self._columns(raw.indices), raw.indptr, shape)
+        X = raw.X.with_columns(self._columns(raw.X.indices), len(self.summary.features))
+        X = X.with_data(numbers_of(X.data)) if exact else X
         return X if self.scaling is None else self.scaling.apply(X)
 
     def _labels(self, y: np.ndarray) -> np.ndarray:

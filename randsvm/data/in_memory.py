@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, Matrix, distinct, slices
-from randsvm.data.chunks import ArrayRows, RawChunk, Store
+from randsvm.data.chunks import ArrayRows, RawChunk, Store, as_in_file
 from randsvm.data.labels import REGRESSION, LabelTable
 from randsvm.data.reading import FirstPass, ParseOptions, Summary
 from randsvm.data.row_weights import in_range
@@ -81,20 +81,17 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, Store]:
     every = np.arange(base, base + d, dtype=np.int32) if has_all else None
 
     def block(at: slice) -> ParsedRows:
-        part = whole.part(at.start, at.stop)
-        features = distinct(part.indices) if every is None else every
+        part = whole[at]
+        features = distinct(part.X.indices) if every is None else every
         of_rows = None if groups is None else groups[at]
-        return ParsedRows(
-            np.empty(0, np.int32), [], part.y, part.indptr, part.indices, part.values, features, 0,
-            weights=part.weights, groups=of_rows,
-        )  # fmt: skip
+        return ParsedRows(part.X, part.y, part.weights, features, groups=of_rows)
 
     first_pass, kept, end = FirstPass(options), list[RawChunk | ArrayRows](), 0
     size = max(1, min(ROWS_AT_ONCE, n * options.chunk_nonzeros // max(whole.nonzeros, 1)))
     for chunk in first_pass.chunks(map(block, slices(n, size))):
-        begin, end = end, end + chunk.rows
+        begin, end = end, end + len(chunk)
         # Until a row of weight 0 is read, chunks have consecutive rows of the arrays: no copies.
-        kept.append(chunk if first_pass.zero_weights else whole.some(begin, end))
+        kept.append(chunk if first_pass.zero_weights else whole.some(slice(begin, end)))
     summary = first_pass.summary(labels)
     if first_pass.zero_weights and not (options.any_label or all(summary.counts)):
         label = labels[summary.counts.index(0)]
@@ -149,12 +146,10 @@ def with_row_numbers(X: Matrix) -> Matrix:
     return CsrMatrix(values, columns, X.indptr + np.arange(m + 1), (m, d + 1))
 
 
-def chunks_of(X: Any, zero_based: bool, rows: int) -> Iterator[RawChunk]:
-    """Yield chunks of X for prediction; labels are nan."""
+def parts_of(X: Any, zero_based: bool, rows: int) -> Iterator[CsrMatrix]:
+    """Yield X for prediction, some rows at a time, as in a file."""
     matrix = X if isinstance(X, CsrMatrix) else to_matrix(X)
-    n = matrix.shape[0]
-    whole = ArrayRows(matrix, np.full(n, np.nan), None, 0 if zero_based else 1)
-    return (whole.part(at.start, at.stop) for at in slices(n, rows))
+    return (as_in_file(matrix[at], 1 - zero_based) for at in slices(matrix.shape[0], rows))
 
 
 # ---- rows -------------------------------------------------------------------------------------

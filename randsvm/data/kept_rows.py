@@ -40,5 +40,5 @@ def write_rows(D: Dataset, path: str, any_label: bool) -> None:
         if D.summary.zero_weights:
             stream.write(files.encoded("".join(f"{name} cost:0\n" for name in names)))
         for rows in D.map(D.stored, large=True):
-            values = numbers_of(rows.values)
-            svmlight.write(stream, labels_of(rows), rows.indptr, rows.indices, values)
+            X = rows.X.with_data(numbers_of(rows.X.data))
+            svmlight.write(stream, labels_of(rows), X)

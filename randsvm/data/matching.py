@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, rows_over
+from randsvm.arrays import FEATURES, CsrMatrix, rows_over
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.records import record
@@ -68,7 +68,7 @@ def matches(D: Dataset, Z: CsrMatrix, features: np.ndarray) -> Matches:
         return (X @ weights).view(np.complex128)[:, 0]
 
     Z = Z.astype(dtype, copy=False)
-    X, known = rows_over(D.summary.features, Z.indptr, features[Z.indices], Z.data)
+    X, known = rows_over(Z.with_columns(features[Z.indices], FEATURES), D.summary.features)
     row = np.repeat(np.arange(len(possible)), np.diff(Z.indptr))
     # Stored zeros of other features change nothing.
     possible[row[(Z.data != 0) & ~known]] = False

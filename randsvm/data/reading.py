@@ -45,10 +45,9 @@ class Digest:
 
     def add(self, chunk: RawChunk) -> None:
         """Add the next rows."""
-        n = len(chunk.y)
-        y = chunk.y if self.has_labels else np.empty(0)
-        weights = np.ones(n) if chunk.weights is None else chunk.weights
-        arrays = y, weights, np.diff(chunk.indptr), chunk.indices, numbers_of(chunk.values)
+        X, y = chunk.X, chunk.y if self.has_labels else np.empty(0)
+        weights = np.ones(len(chunk)) if chunk.weights is None else chunk.weights
+        arrays = y, weights, np.diff(X.indptr), X.indices, numbers_of(X.data)
         for part, array, dtype in zip(self.parts, arrays, self.TYPES, strict=True):
             part.update(np.ascontiguousarray(array, dtype).data)
 
@@ -155,7 +154,7 @@ class FirstPass:
             self.groups.append(block.groups)
         # Columns of kernel values are those of all rows of the file.
         self._add_features(whole if self.options.has_row_numbers else block)
-        return RawChunk(block.y, block.indptr, block.indices, block.values, block.weights)
+        return block
 
     def _add_features(self, block: ParsedRows) -> None:
         if not np.array_equal(self.features, block.features):
@@ -163,20 +162,20 @@ class FirstPass:
         if block.number is not None and len(block):
             assert self.known is not None, "row numbers are read from files only"
             # Row numbers count as indices, because a column of zeros need not be written.
-            numbers = row_numbers(block.indptr, block.indices, block.values)
+            numbers = row_numbers(block.X)
             self.features = sorted_union(self.features, np.unique(numbers).astype(np.int32))
             self.written = max(self.written, int(block.features[-1]))
             largest = block.number, self.known.path
             self.last = max(self.last, largest, key=lambda number: int(number[0].text))
 
     def _add(self, chunk: RawChunk) -> None:
-        self.n += len(chunk.y)
-        self.nnz += len(chunk.values)
-        self.float64 = self.float64 or chunk.values.dtype == np.float64
+        self.n += len(chunk)
+        self.nnz += chunk.nonzeros
+        self.float64 = self.float64 or chunk.X.dtype == np.float64
         self.digest.add(chunk)
         weights = chunk.weights
         self.weighted = self.weighted or (weights is not None and bool((weights != 1).any()))
-        y = (chunk.y if self.classes else np.zeros(len(chunk.y))).astype(np.int64)
+        y = (chunk.y if self.classes else np.zeros(len(chunk))).astype(np.int64)
         # A chunk may have new classes.
         more = max(0, int(y.max(initial=0)) + 1 - self.of_classes.shape[1])
         counts, sums, rest = np.pad(self.of_classes, ((0, 0), (0, more)))

@@ -88,7 +88,7 @@ class RowWeights:
             try:
                 for text in texts:
                     block, lines, fault = parse_piece(text, labels="number")
-                    others = len(block.values) or block.queries or block.weights is not None
+                    others = block.nonzeros or block.queries or block.weights is not None
                     if fault or others or not in_range(block.y).all():
                         raise self._first_error(text, line)
                     if len(block):

@@ -12,7 +12,7 @@ import stat
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from io import BufferedReader
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -21,8 +21,8 @@ import numpy as np
 
 import randsvm.data._svmlight as _svmlight
 from randsvm import files
-from randsvm.arrays import CsrMatrix
-from randsvm.data.chunks import as_stored
+from randsvm.arrays import FEATURES, CsrMatrix
+from randsvm.data.chunks import RawChunk, as_stored
 from randsvm.data.columns import format_hint
 from randsvm.decimals import NUMBER
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
@@ -65,40 +65,36 @@ class Spelling(NamedTuple):
     column: int
 
 
+# The codes of labels that are numbers.
+NO_CODES: np.ndarray = np.empty(0, np.int32)
+
+
 @record
-class ParsedRows:
+class ParsedRows(RawChunk):
     """Consecutive rows of a file.
 
+    X : (m, FEATURES), float64, or float32 where these stand for the same numbers (see chunks.py)
+    and the dialect allows it
+    y : (m,) float64, nan for `?`, and for classes until a LabelTable numbers them
+    weights : (m,) float64, at least 0, of rows with a cost: and 1 for the others; None: all 1
+    features : the distinct indices, ascending, int32
     codes : (m,) int32, positions in `spellings`; empty unless labels are classes
     spellings : the block's distinct label tokens in order of first appearance, with their first
     positions
-    y : (m,) float64, nan for `?`; empty unless labels are numbers
-    indptr : (m + 1,) int64;  indices : (nnz,) int32 as written;  values : (nnz,) float64, or
-    float32 where these stand for the same numbers (see chunks.py) and the dialect allows it
-    features : the distinct indices, ascending, int32
     queries : rows with a qid:
     number : the largest row number, if every row has to begin with 0:number; otherwise None
-    weights : (m,) float64, at least 0, of rows with a cost: and 1 for the others; None: all 1
     keys : for each row of a table, the text of its kept columns: those of --keep, or that of the
     groups; None: no column is kept
     groups : (m,) int64, equal for rows of one qid; None: qids are ignored
     """
 
-    codes: np.ndarray
-    spellings: list[Spelling]
-    y: np.ndarray
-    indptr: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
     features: np.ndarray
-    queries: int
+    codes: np.ndarray = field(default_factory=lambda: NO_CODES)
+    spellings: Sequence[Spelling] = ()
+    queries: int = 0
     number: Spelling | None = None
-    weights: np.ndarray | None = None
     keys: list[str] | None = None
     groups: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return len(self.indptr) - 1
 
     def without_zero_weights(self) -> ParsedRows:
         """Return the block without its rows of weight 0.
@@ -108,16 +104,12 @@ class ParsedRows:
         if self.weights is None or self.weights.all():
             return self
         rows = np.flatnonzero(self.weights)
-        X = CsrMatrix(self.values, self.indices, self.indptr, (len(self), 0))[rows]
+        kept = self[rows]
         return replace(
             self,
+            **vars(kept),
+            features=np.unique(kept.X.indices),
             codes=self.codes[rows] if len(self.codes) else self.codes,
-            y=self.y[rows] if len(self.y) else self.y,
-            indptr=X.indptr.astype(np.int64),
-            indices=X.indices,
-            values=X.data,
-            features=np.unique(X.indices),
-            weights=self.weights[rows],
             groups=None if self.groups is None else self.groups[rows],
             keys=None if self.keys is None else [self.keys[row] for row in rows],
         )
@@ -335,9 +327,7 @@ def parse_piece(
     zero_based. float64: values are float64 in any case. groups: every row has a qid, which is kept.
     """
     newlines, colons = _svmlight.count(text)
-    numbers = labels != "class"
-    codes = np.empty(0 if numbers else newlines, np.int32)
-    y = np.empty(newlines if numbers else 0)
+    codes, y = np.empty(newlines * (labels == "class"), np.int32), np.full(newlines, np.nan)
     indptr = np.empty(newlines + 1, np.int64)
     indices = np.empty(colons, np.int32)
     values: np.ndarray = np.empty(colons)
@@ -351,22 +341,20 @@ def parse_piece(
     if not float64:
         values = values.astype(np.float32) if rows.few_digits else as_stored(values)
     block = ParsedRows(
+        CsrMatrix(values, indices, indptr[: rows.rows + 1], (rows.rows, FEATURES)),
+        y[: rows.rows],
+        rows.weights(),
+        features=_distinct(rows, indices),
         codes=codes[: rows.rows],
         spellings=[
             Spelling(files.decoded(token), line, column) for token, line, column in rows.spellings()
         ],
-        y=y[: rows.rows],
-        indptr=indptr[: rows.rows + 1],
-        indices=indices,
-        values=values,
-        features=_distinct(rows, indices),
         queries=rows.queries,
         number=(
             Spelling(str(rows.number), rows.number_line, rows.number_column)
             if has_row_numbers
             else None
         ),
-        weights=rows.weights(),
         groups=None if queries is None else queries[: rows.rows],
     )
     return block, rows.lines, _fault(rows, labels, zero_based)
@@ -457,26 +445,18 @@ def _feature_problem(token: bytes, previous: int, zero_based: bool) -> str:
 # ---- writing ----------------------------------------------------------------------------------
 
 
-def write(
-    stream: files.Sink,
-    labels: Sequence[str],
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-) -> None:
+def write(stream: files.Sink, labels: Sequence[str], X: CsrMatrix) -> None:
     """Write svmlight rows; each value in the shortest form that reads back to the same number.
 
-    float64 values are written as float64 where float32 numbers do not stand for all of them.
+    X : rows as in a file, one for each label. float64 values are written as float64 where float32
+    numbers do not stand for all of them.
     Memory: two pieces, LABELS_AT_ONCE labels, and about 24 bytes a row.
     """
-    is_float64 = np.asarray(values).dtype == np.float64
-    values = as_stored(values) if is_float64 else np.asarray(values, np.float32)
-    indptr = np.ascontiguousarray(indptr, np.int64)
-    indices = np.ascontiguousarray(indices, np.int32)
+    if X.shape[0] != len(labels):
+        raise ValueError(f"expected a label for each of {X.shape[0]} rows, found {len(labels)}")
+    values = as_stored(X.data) if X.dtype == np.float64 else X.data.astype(np.float32, copy=False)
+    indptr, indices = X.indptr.astype(np.int64), np.ascontiguousarray(X.indices)
     values = np.ascontiguousarray(values)
-    bounds = np.diff(indptr, prepend=0, append=len(values))
-    if not (len(indptr) == len(labels) + 1 and len(indices) == len(values) and bounds.min() >= 0):
-        raise ValueError("expected indptr, indices and values of one CSR matrix, a row per label")
     for start in range(0, len(labels), LABELS_AT_ONCE):
         stop = start + LABELS_AT_ONCE
         names = files.encoded("\n".join([*labels[start:stop], ""]))
@@ -489,15 +469,15 @@ def write(
 # ---- row numbers of a precomputed kernel -----------------------------------------------------
 
 
-def row_numbers(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the number of each row of a CSR matrix, (m,) int64.
+def row_numbers(X: CsrMatrix) -> np.ndarray:
+    """Return the number of each row, (m,) int64.
 
     It is 0 if a row does not begin with the index 0 and a whole number from 1 to MAX_NUMBER.
     """
-    numbers: np.ndarray = np.zeros(len(indptr) - 1, np.int64)
-    filled = np.flatnonzero(indptr[:-1] < indptr[1:])
-    at = indptr[filled]
-    first = np.where(indices[at] == 0, values[at], 0.0)
+    numbers: np.ndarray = np.zeros(X.shape[0], np.int64)
+    filled = np.flatnonzero(np.diff(X.indptr))
+    at = X.indptr[filled]
+    first = np.where(X.indices[at] == 0, X.data[at], 0.0)
     whole = (first == np.floor(first)) & (first >= 1) & (first <= MAX_NUMBER)
     numbers[filled[whole]] = first[whole].astype(np.int64)
     return numbers

@@ -31,9 +31,9 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import distinct
+from randsvm.arrays import FEATURES, CsrMatrix, distinct
 from randsvm.data._svmlight import end_of_records
-from randsvm.data.chunks import RawChunk, as_stored, copied, spilled
+from randsvm.data.chunks import as_stored, copied, spilled
 from randsvm.data.columns import (
     DELIMITERS,
     EMPTY,
@@ -1115,15 +1115,15 @@ class _Rows:
         rows = min([batch.rows, *(row for row, _, _ in batch.faults)])
         mask = values[:rows] != 0
         indices, stored = indices[:rows][mask], values[:rows][mask]
+        starts = np.append(0, np.cumsum(mask.sum(axis=1)))
+        stored = stored if self.float64 else as_stored(stored)
         block = ParsedRows(
+            CsrMatrix(stored, indices, starts, (rows, FEATURES)),
+            y[:rows],
+            None,
+            features=np.flatnonzero(np.bincount(indices)).astype(np.int32),
             codes=codes[:rows],
             spellings=[one for one in spellings if one.line <= rows],
-            y=y[:rows],
-            indptr=np.append(0, np.cumsum(mask.sum(axis=1))),
-            indices=indices,
-            values=stored if self.float64 else as_stored(stored),
-            features=np.flatnonzero(np.bincount(indices)).astype(np.int32),
-            queries=0,
             keys=None if keys is None else keys[:rows],
         )
         return block, lacking
@@ -1264,14 +1264,13 @@ def read_blocks(
                 yield in_file(block, row)
 
 
-def chunks_of(rows: Any, columns: Columns, zero_based: bool) -> Iterator[RawChunk]:
-    """Yield the rows of a data frame or a pyarrow table as chunks for prediction.
+def parts_of(rows: Any, columns: Columns, zero_based: bool) -> Iterator[CsrMatrix]:
+    """Yield the rows of a data frame or a pyarrow table for prediction, as in a file.
 
-    Their features are those of `columns`; other columns are ignored. Labels are nan. Raises
-    DataError for a missing column and for a value that has no features.
+    Their features are those of `columns`; other columns are ignored. Raises DataError for a
+    missing column and for a value that has no features.
     """
     blocks = read_blocks(
         Frame(rows), columns, labels="class", zero_based=zero_based, unlabelled=True, float64=True
     )
-    for block in blocks:
-        yield RawChunk(np.full(len(block), np.nan), block.indptr, block.indices, block.values)
+    return (block.X for block in blocks)

@@ -42,7 +42,7 @@ from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.metadata import Metadata
 from randsvm.models.model import Model, ModelRows
-from randsvm.models.row_files import RowFiles, csr_rows
+from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import changed_flags, command_line, option_fields
 from randsvm.parameters.run import CertifyParams, Resources
@@ -386,13 +386,13 @@ class Judge:
 
     def sums(self, block: ParsedRows, part: slice) -> RowSums:
         """Return the sums over the rows `part` of a block."""
-        model, (indptr, indices, values) = self.model, csr_rows(block, part)
+        model, X = self.model, block.X[part]
         assert block.weights is not None, "RowFiles gives all rows weights"
-        rows, y, weights = model.rows(indptr, indices, values), block.y[part], block.weights[part]
+        rows, y, weights = model.rows(X), block.y[part], block.weights[part]
         f, sizes = model.decision_and_sizes(rows.X, rows.extra)
         others = 0
         if rows.extra.any():
-            others = int(np.diff(indptr).max())
+            others = int(np.diff(X.indptr).max())
             if model.scaling is not None and model.seen is not None:
                 others = len(model.seen)
         errors = self._errors(rows.X, rows.extra, self.totals, sizes, others)
@@ -408,10 +408,10 @@ class Judge:
         if self.loss.one_sided:
             classes, numbers_of_classes = len(model.labels), y.astype(np.int64)
         counts = sums_of_classes(numbers_of_classes, weights, classes)
-        numbers = row_numbers(indptr, indices, values) if model.has_row_numbers else None
+        numbers = row_numbers(X) if model.has_row_numbers else None
         if model.has_row_numbers:
             # As in the training, objectives of one-class do not count as 0 then.
-            diagonal, largest = 0.0, np.abs(values[indices != 0])
+            diagonal, largest = 0.0, np.abs(X.data[X.indices != 0])
         else:
             with np.errstate(over="ignore"):
                 largest = model.kernel.diagonal(squared_norms(rows.X) + rows.extra)

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import CsrMatrix, rows_over, slices, squared_norms
+from randsvm.arrays import FEATURES, CsrMatrix, rows_over, slices, squared_norms
 from randsvm.data import svmlight
 from randsvm.data.labels import label_values
 from randsvm.errors import ExportError, ModelError, ParameterError
@@ -159,7 +159,7 @@ def _rows_of_files(model: Model, inputs: int, row_files: RowFiles) -> Iterator[C
     features = np.arange(inputs, dtype=np.int32) + model.index_base
     done = 0
     for block in row_files.blocks():
-        yield rows_over(features, block.indptr, block.indices, block.values)[0]
+        yield rows_over(block.X, features)[0]
         done += len(block)
         emit(Progress("comparing", done, None, "row"))
 
@@ -203,7 +203,7 @@ def _compare(
     count, labels, largest = 0, 0, 0.0
     at_once = max(1, min(MOST_AT_ONCE, BLOCK_BYTES // (8 * form.inputs)))
     for X in (part[at] for part in parts for at in slices(part.shape[0], at_once)):
-        rows = model.rows(X.indptr, (X.indices + model.index_base).astype(np.int32), X.data)
+        rows = model.rows(X.with_columns(X.indices + model.index_base, FEATURES))
         f_of_model = model.decision(rows)
         norm = float(np.sqrt((rows.extra + squared_norms(rows.X)).max(initial=0.0)))
         f, predicted, probabilities = predict(X)
@@ -287,8 +287,7 @@ def run_program(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what the compiled program computes for rows with a column for each input."""
     m, rows = X.shape[0], io.BytesIO()
-    indices = (X.indices + model.index_base).astype(np.int32)
-    svmlight.write(rows, ["0"] * m, X.indptr, indices, X.data)
+    svmlight.write(rows, ["0"] * m, X.with_columns(X.indices + model.index_base, FEATURES))
     ran = subprocess.run([program], input=rows.getvalue(), capture_output=True, check=False)
     out = np.array(ran.stdout.split(), np.float64)
     # f, the class index, and the probabilities.

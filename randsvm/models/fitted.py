@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from randsvm import files
-from randsvm.data.chunks import RawChunk
+from randsvm.arrays import CsrMatrix
 from randsvm.data.columns import as_table, is_frame
-from randsvm.data.in_memory import chunks_of, is_sparse_of_scipy, to_matrix, with_row_numbers
+from randsvm.data.in_memory import is_sparse_of_scipy, parts_of, to_matrix, with_row_numbers
 from randsvm.data.labels import label_values
 from randsvm.errors import ContentError, ModelError
 from randsvm.events import Trained
@@ -240,9 +240,8 @@ def of_blocks(
     `decision_function` does.
     """
 
-    def of_block(chunk: RawChunk) -> np.ndarray:
-        rows = model.rows(chunk.indptr, chunk.indices, chunk.values)
-        return result(model.decision(rows, labels_only))
+    def of_block(part: CsrMatrix) -> np.ndarray:
+        return result(model.decision(model.rows(part), labels_only))
 
     X = as_table(X)
     columns = None if model.columns is None or not is_frame(X) else model.columns
@@ -255,14 +254,14 @@ def of_blocks(
         # Imported here because few predictions are of tables.
         from randsvm.data import table
 
-        chunks = table.chunks_of(X, columns, model.zero_based)
+        parts = table.parts_of(X, columns, model.zero_based)
     else:
         _check_width(model, X)
         X = with_row_numbers(to_matrix(X)) if model.has_row_numbers else X
-        chunks = chunks_of(X, model.zero_based, model.rows_at_once)
+        parts = parts_of(X, model.zero_based, model.rows_at_once)
     with one_blas_thread(), ThreadPool(jobs) as pool:
         no_rows = result(np.empty((0, len(model.b))))
-        return np.concatenate([no_rows, *pool.map_in_order(of_block, chunks)])
+        return np.concatenate([no_rows, *pool.map_in_order(of_block, parts)])
 
 
 def _names_of(X: Any) -> list[str]:

@@ -99,15 +99,15 @@ class KernelModel(Model):
         """Whether unseen features change f: RBF counts them in |x - z|^2; scaling removes them."""
         return self.kernel.name == "rbf" and self.scaling is None
 
-    def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
+    def rows(self, X: CsrMatrix) -> ModelRows:
         if self.has_row_numbers and (
-            (indptr[1:] == indptr[:-1]).any() or (indices[indptr[:-1]] != 0).any()
+            (np.diff(X.indptr) == 0).any() or (X.indices[X.indptr[:-1]] != 0).any()
         ):
             raise ContentError(
                 "the model has a precomputed kernel: expected rows '0:number 1:K(x,x1) 2:K(x,x2) "
                 "..', of which each begins with 0:, found others"
             )
-        return super().rows(indptr, indices, values)
+        return super().rows(X)
 
     @property
     def has_row_numbers(self) -> bool:
@@ -122,7 +122,7 @@ class KernelModel(Model):
     def without_unused_features(self) -> KernelModel:
         """Return a model with the same f without the features that no support vector has."""
         used, columns = np.unique(self.Z.indices, return_inverse=True)
-        Z = CsrMatrix(self.Z.data, columns, self.Z.indptr, (len(self.beta), len(used)))
+        Z = self.Z.with_columns(columns, len(used))
         return replace(self, Z=Z, features=self.features[used])
 
     # --- decision values -------------------------------------------------------------------

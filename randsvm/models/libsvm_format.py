@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, find_columns
+from randsvm.arrays import FEATURES, find_columns
 from randsvm.data import svmlight
 from randsvm.decimals import join_rows
 from randsvm.kernels.kernel import Kernel
@@ -78,9 +78,11 @@ def write(model: KernelModel, path: str) -> None:
     # LIBSVM knows neither words as labels, nor scaling, nor classes one against the rest.
     own_layout = (is_svc and (label is None or nr_sv is None)) or model.scaling is not None
     numbers = {"rho": model.b, "coefficients": beta, "values": Z.data, "gamma": kernel.gamma}
-    indices, values = model.features[Z.indices], Z.data
+    rows = Z.with_columns(model.features[Z.indices], FEATURES)
     if model.has_row_numbers:
-        indices, values = np.zeros_like(indices), indices.astype(np.float32)
+        # The support vector is the number of its row.
+        own = rows.indices.astype(np.float32)
+        rows = rows.with_data(own).with_columns(np.zeros_like(rows.indices), FEATURES)
     A, B = (None, None) if model.sigmoid is None else model.sigmoid.tolist()
     # A number has at most 24 characters; LIBSVM's reader takes 80.
     header = {
@@ -102,7 +104,7 @@ def write(model: KernelModel, path: str) -> None:
     trailer = trailer_of(model, is_svc)
     with written(path, HEADER_FORMAT, header, own_layout, trailer, numbers) as stream:
         # Support vectors are svmlight rows with coefficients instead of a label.
-        svmlight.write(stream, join_rows(beta), Z.indptr, indices, values)
+        svmlight.write(stream, join_rows(beta), rows)
 
 
 # --- reading -------------------------------------------------------------------------------
@@ -134,25 +136,24 @@ def read(content: bytes, name: str) -> KernelModel:
     marks = header.get("prob_density_marks", 10, optional=True)
     b = -np.array(header.get("rho", decisions))
     beta, rows = header.rows(total_sv, columns, "support vector", "support vectors (total_sv)")
-    features, indices, values = rows.features, rows.indices, rows.values
+    X, features = rows.X, rows.features
     if kernel.name == "precomputed":
         # Rows of kernel values begin with 0:number. The number of the training row is its feature.
-        numbers = svmlight.row_numbers(rows.indptr, indices, values)
-        if len(indices) != len(rows) or not numbers.all():
+        numbers = svmlight.row_numbers(X)
+        if X.nnz != len(rows) or not numbers.all():
             expected = "'0:number' of a training row in each support vector"
             raise header.error(header.first_line, expected, "others")
-        indices, values = numbers.astype(np.int32), np.ones_like(values)
-        features, given["zero_based"] = np.unique(indices), True
+        X = X.with_columns(numbers.astype(np.int32), FEATURES).with_data(np.ones_like(X.data))
+        features, given["zero_based"] = np.unique(X.indices), True
     elif given["seen"] is not None and not find_columns(given["seen"], features)[1].all():
         raise ValueError("expected the features of all support vectors")
-    shape = (len(rows), len(features))
     fields: dict[str, Any] = given | {
         "float64": True,
         "prediction_type": task,
         "nu": nu,
         "kernel": kernel,
         "features": features,
-        "Z": CsrMatrix(values, np.searchsorted(features, indices), rows.indptr, shape),
+        "Z": X.with_columns(np.searchsorted(features, X.indices), len(features)),
         "beta": beta,
         "b": b,
         "class_of": np.repeat(np.arange(nr_class), nr_sv or ()) if pairs else None,

@@ -172,7 +172,7 @@ def read(content: bytes, name: str) -> LinearModel:
     columns = 1 if nr_class == 2 and solver != CRAMMER_SINGER else nr_class
     rows = nr_feature + (bias >= 0)
     w, others = header.rows(rows, columns, "row of w", "rows of w (nr_feature and the bias)")
-    if others.indices.size:
+    if others.nonzeros:
         raise header.error(header.first_line, "numbers in the rows of w", "index:value")
     b = w[-1] * bias if bias >= 0 else np.zeros(columns)
     if A is not None or B is not None:

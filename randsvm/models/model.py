@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import Matrix, find_columns, rows_over
+from randsvm.arrays import FEATURES, CsrMatrix, Matrix, find_columns, rows_over
 from randsvm.data.columns import Columns
 from randsvm.data.labels import label_values
 from randsvm.data.scaling import Scaling
@@ -170,36 +170,30 @@ class Model:
             return decisions.coupled_probabilities(p, len(self.labels))
         return decisions.class_probabilities(p)
 
-    def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
-        """Return rows after scaling, over the features of the model.
-
-        indptr : (m + 1,) int64, as in a CSR matrix; indices : (values,) int32, feature indices as
-        in a file; values : (values,) float32 or float64
-        """
-        values = values.astype(np.float64 if self.float64 else np.float32, copy=False)
+    def rows(self, X: CsrMatrix) -> ModelRows:
+        """Return rows after scaling, over the features of the model. X : rows as in a file."""
+        X = X.astype(np.float64 if self.float64 else np.float32, copy=False)
         unseen = np.empty(0, np.int32)
         if self.scaling is not None:
-            indptr, indices, values, unseen = self.scaled(indptr, indices, values)
-        X, used = rows_over(self.features, indptr, indices, values)
-        extra: np.ndarray = np.zeros(len(indptr) - 1)
+            X, unseen = self.scaled(X)
+        rows, used = rows_over(X, self.features)
+        extra: np.ndarray = np.zeros(X.shape[0])
         if not used.all():
             # A feature that no support vector has still counts in |x|^2, as in LIBSVM.
             other = ~used
-            row = np.repeat(np.arange(len(extra)), np.diff(indptr))[other]
-            extra = np.bincount(row, np.square(values[other], dtype=np.float64), len(extra))
+            row = np.repeat(np.arange(len(extra)), np.diff(X.indptr))[other]
+            extra = np.bincount(row, np.square(X.data[other], dtype=np.float64), len(extra))
             if self.seen is not None and self.scaling is None:
-                unseen = indices[other]
+                unseen = X.indices[other]
                 unseen = unseen[~find_columns(self.seen, unseen)[1]]
-        return ModelRows(X, extra, unseen)
+        return ModelRows(rows, extra, unseen)
 
-    def scaled(
-        self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the arrays of scaled rows, without unseen features, and these; see `rows`."""
+    def scaled(self, X: CsrMatrix) -> tuple[CsrMatrix, np.ndarray]:
+        """Return scaled rows, without unseen features, and these; see `rows`."""
         assert self.scaling is not None and self.seen is not None
-        rows, known = rows_over(self.seen, indptr, indices, values)
-        X = self.scaling.apply(rows)
-        return X.indptr, self.seen[X.indices], X.data, indices[~known]
+        rows, known = rows_over(X, self.seen)
+        rows = self.scaling.apply(rows)
+        return rows.with_columns(self.seen[rows.indices], FEATURES), X.indices[~known]
 
     @property
     def int_labels(self) -> tuple[int, ...] | None:

@@ -131,8 +131,7 @@ def _in_one_part(c: np.ndarray) -> dict[str, Any]:
 
 def _kernel_terms(model: KernelModel, inputs: int, at: np.ndarray) -> dict[str, Any]:
     """Return phi and the fields of the terms. at : the entry of a row for each feature, (d,)"""
-    kernel, shape = model.kernel, (len(model.beta), inputs)
-    Z = CsrMatrix(model.Z.data, at[model.Z.indices], model.Z.indptr, shape)
+    kernel, Z = model.kernel, model.Z.with_columns(at[model.Z.indices], inputs)
     if kernel.name == "linear":
         return {"phi": "entry", **_in_one_part(Z.column_products(model.coefficients))}
     if kernel.name not in PHI_OF_KERNELS:
@@ -163,7 +162,7 @@ def _linear_terms(model: LinearModel, inputs: int, at: np.ndarray) -> dict[str, 
     if mapping.kernel == "rbf":
         W, phases, scale = tables
         rows = CsrMatrix.from_dense(np.ascontiguousarray(W.T))
-        Z = CsrMatrix(rows.data, at[rows.indices], rows.indptr, (len(w), inputs))
+        Z = rows.with_columns(at[rows.indices], inputs)
         fields = {"phi": "cos", "offset": phases, "Z": Z, **_in_one_part(scale * w)}
     else:
         signs, degree, scales, length = tables

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import slices, sorted_union
+from randsvm.arrays import CsrMatrix, slices, sorted_union
 from randsvm.data.columns import fields_of, written_record
 from randsvm.data.labels import label_values
 from randsvm.data.svmlight import ParsedRows
@@ -34,7 +34,7 @@ from randsvm.models.decisions import class_scores
 from randsvm.models.metrics import ClassCounts, CoverageCounts, RegressionErrors
 from randsvm.models.model import Model
 from randsvm.models.model_text import check_is_not_model, load
-from randsvm.models.row_files import RowFiles, csr_rows, sources
+from randsvm.models.row_files import RowFiles, sources
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import require
 from randsvm.parameters.run import PredictParams, Resources
@@ -165,12 +165,10 @@ def predicted_rows(
     model: Model,
     params: PredictParams,
     largest: float | None,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
+    X: CsrMatrix,
 ) -> PredictedRows:
-    """Return the predictions of rows in CSR. largest : of `_FilePrediction`."""
-    rows = model.rows(indptr, indices, values)
+    """Return the predictions of rows as in a file. largest : of `_FilePrediction`."""
+    rows = model.rows(X)
     needs_f = params.scores or params.probabilities or params.metrics or largest is not None
     f = model.decision(rows, labels_only=not needs_f)
     found = PredictedRows(f, model.predicted(f), rows.unseen)
@@ -249,7 +247,7 @@ class _FilePrediction:
                 self.rows.blocks(progress.append, self.resources.threads)
             ):
                 parts = list(slices(len(block), self.model.rows_at_once))
-                calls = (partial(work, *csr_rows(block, part)) for part in parts)
+                calls = (partial(work, block.X[part]) for part in parts)
                 for part, found in zip(parts, in_order(calls), strict=True):
                     self._add(found, block, part)
                     yield found, None if block.keys is None else block.keys[part]

@@ -165,10 +165,3 @@ class RowFiles:
         """Emit notices about values of a table that were missing or unknown to the training."""
         for text in remarks(self.lacking):
             emit(Notice(text))
-
-
-def csr_rows(block: ParsedRows, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return indptr, indices and values of some rows of a block."""
-    indptr = block.indptr[part.start : part.stop + 1]
-    at = slice(indptr[0], indptr[-1])
-    return indptr - indptr[0], block.indices[at], block.values[at]

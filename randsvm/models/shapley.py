@@ -33,7 +33,7 @@ from functools import partial
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import slices, sorted_union
+from randsvm.arrays import CsrMatrix, slices, sorted_union
 from randsvm.data.columns import Columns, written_record
 from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import shortest
@@ -41,7 +41,7 @@ from randsvm.errors import ModelError
 from randsvm.events import Explained, Progress, Watch, emit, listening, silent
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model_text import check_is_not_model, load
-from randsvm.models.row_files import RowFiles, csr_rows, sources
+from randsvm.models.row_files import RowFiles, sources
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import Delimiter, read_value
 from randsvm.parameters.run import Resources
@@ -170,7 +170,7 @@ def _lines(
 ) -> bytes:
     """Return a line for each decision value of a row: of svmlight, or a record of a table."""
     table = row_files.columns
-    numbers, phi = contributions(model, beta, *csr_rows(block, slice(row, row + 1))[1:], table)
+    numbers, phi = contributions(model, beta, block.X[row : row + 1], table)
     f, lines = base_values + phi.sum(axis=1), []
     for value, values in zip(f.tolist(), phi, strict=True):
         if table is None:
@@ -193,23 +193,22 @@ DENSE_VALUES = 1 << 20
 def contributions(
     model: KernelModel,
     beta: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
+    X: CsrMatrix,
     table: Columns | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return features, or columns of a table, (k,) int64 ascending, and their Shapley values,
     (columns of f, k) float64. All others have the value 0.
 
-    beta : (m, columns of f), coefficients; indices, values : (nnz,), a row as in a file. The values
+    beta : (m, columns of f), coefficients; X : a row as in a file. The values
     are sums over the support vectors, of which some at a time are dense.
     """
-    values = values.astype(np.float64 if model.float64 else np.float32, copy=False)
+    X = X.astype(np.float64 if model.float64 else np.float32, copy=False)
     if model.scaling is not None:
         # Scaling may add values of features that the row did not have.
-        _, indices, values, _ = model.scaled(np.array([0, len(indices)]), indices, values)
-    features = sorted_union(model.features, indices).astype(np.int64)
+        X, _ = model.scaled(X)
+    features = sorted_union(model.features, X.indices).astype(np.int64)
     x = np.zeros(len(features))
-    x[np.searchsorted(features, indices)] = values
+    x[np.searchsorted(features, X.indices)] = X.data
     numbers, firsts = features, np.arange(len(features))
     if table is not None:
         starts = [start for _, start in table.with_starts(model.zero_based)]

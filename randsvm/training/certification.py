@@ -202,23 +202,20 @@ def _rows_and_weights(
     blocks = [block for block in files.blocks(emit, resources.threads) if len(block)]
     if not blocks:
         raise ContentError(f"{paths[0]}: expected rows, found none")
-    indices = np.concatenate([block.indices for block in blocks])
-    features, columns = np.unique(indices, return_inverse=True)
+    rows = CsrMatrix.vstack([block.X for block in blocks])
+    features, columns = np.unique(rows.indices, return_inverse=True)
     places, known = find_columns(loaded.features, features)
     w = np.zeros((len(features), loaded.w.shape[1]))
     w[known] = loaded.w[places[known]]
     outside = np.square(loaded.w[~np.isin(loaded.features, features)]).sum(axis=0)
-    lengths = np.concatenate([np.diff(block.indptr) for block in blocks])
-    values = np.concatenate([block.values for block in blocks]).astype(np.float64)
-    starts = np.append(0, np.cumsum(lengths))
-    b = loaded.b
+    values, starts, b = rows.data, rows.indptr.astype(np.int64), loaded.b
     if loaded.constant is not None:
         # LIBLINEAR has a feature of this value in each row, whose weight is regularised.
         columns = np.insert(columns, starts[1:], len(features))
         values = np.insert(values, starts[1:], loaded.constant)
         starts += np.arange(len(starts))
         w, b = np.vstack([w, b / loaded.constant]), np.zeros_like(b)
-    X = CsrMatrix(values, columns.astype(np.int32), starts, (len(lengths), len(w)))
+    X = CsrMatrix(values, columns, starts, (rows.shape[0], len(w)))
     y, weights = (
         np.concatenate(each) for each in zip(*[(k.y, k.weights) for k in blocks], strict=True)
     )

@@ -31,7 +31,6 @@ from randsvm.data.dataset import Dataset, Source
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
-from randsvm.data.svmlight import ParsedRows
 from randsvm.decimals import label_value
 from randsvm.errors import (
     ContentError,
@@ -714,14 +713,14 @@ class UpdateRun(TrainingRun):
         self.clock(event)
         self._checkpoint_if_due()
 
-    def _train_on(self, rows: RawChunk | ParsedRows) -> None:
+    def _train_on(self, rows: RawChunk) -> None:
         learner = self.learner
         # Rows without weights make plain steps, which take less time.
         weighted = rows.weights is not None and bool((rows.weights != 1).any())
         learner.steps = replace(learner.steps, mean_weight=1.0 if weighted else None)
         y = np.zeros(len(rows.y)) if self.old.is_one_class else rows.y
-        columns, order = self._columns_of(rows.indices), np.arange(len(y), dtype=np.int32)
-        learner.learn(Batch(rows.indptr, columns, rows.values, y, order, rows.weights))
+        columns, order = self._columns_of(rows.X.indices), np.arange(len(y), dtype=np.int32)
+        learner.learn(Batch(rows.X.indptr, columns, rows.X.data, y, order, rows.weights))
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
         if learner.steps_made >= max(2 * self.reported[0], 1):
             last, loss, errors = learner.progressive(self.reported)
@@ -811,7 +810,7 @@ class UpdateRun(TrainingRun):
 
 def _rows_in_order(
     data: Source, old: LinearModel, path: str, job: Job
-) -> Generator[RawChunk, None, None] | Generator[ParsedRows, None, None]:
+) -> Generator[RawChunk, None, None]:
     """Return the rows to learn in their order; y has class indices of the model, or targets.
 
     path: the model file. Rows of weight 0 are left out.

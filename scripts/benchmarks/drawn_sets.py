@@ -21,6 +21,7 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 from sklearn.utils.extmath import randomized_svd
 
 from randsvm import files
+from randsvm.arrays import FEATURES, CsrMatrix
 from randsvm.data import svmlight
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -58,8 +59,9 @@ class Drawn:
 
     def write(self, path: Path) -> None:
         """Write the rows as an svmlight file."""
+        X = CsrMatrix.from_scipy(self.X)
         with files.create_output(str(path)) as stream:
-            svmlight.write(stream, self.y, self.X.indptr, self.X.indices + 1, self.X.data)
+            svmlight.write(stream, self.y, X.with_columns(X.indices + 1, FEATURES))
 
     def half(self) -> Drawn:
         """Return the first half of the rows."""

@@ -39,6 +39,7 @@ from scipy import sparse
 
 from benchmarks.sets import REAL_FOLDER, results_option
 from randsvm import files
+from randsvm.arrays import CsrMatrix
 from randsvm.data import svmlight
 
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
@@ -263,7 +264,7 @@ def write(made: Made, part: str, into: Path) -> Path:
     path = into / f"{made.name}.{part}"
     with files.create_output(str(path)) as stream:
         labels = np.asarray(made.labels)[rows].tolist()
-        svmlight.write(stream, labels, X.indptr, X.indices, X.data)
+        svmlight.write(stream, labels, CsrMatrix.from_scipy(X))
     return path
 
 

@@ -147,11 +147,11 @@ def check_text(content: bytes, chance: random.Random) -> str:
         return _refused_at(content, options, bad.place)
     block = svmlight.parse(content, name="file", **options)
     # A float32 stands for its shortest decimal number.
-    values = [float(str(value)) for value in block.values]
-    pairs = zip(block.indices.tolist(), values, strict=True)
+    values = [float(str(value)) for value in block.X.data]
+    pairs = zip(block.X.indices.tolist(), values, strict=True)
     entries = [entry for row in expected.entries for entry in row]
     assert list(pairs) == entries
-    assert block.indptr.tolist() == np.cumsum([0, *map(len, expected.entries)]).tolist()
+    assert block.X.indptr.tolist() == np.cumsum([0, *map(len, expected.entries)]).tolist()
     assert block.features.tolist() == sorted({index for index, _ in entries})
     assert block.queries == expected.queries
     weights = [1.0] * len(block) if block.weights is None else block.weights.tolist()
@@ -357,8 +357,8 @@ class Caches:
             arrays = [
                 array.tobytes()
                 for chunk in chunks
-                for array in vars(chunk).values()
-                if array is not None
+                for array in (*vars(chunk.X).values(), chunk.y, chunk.weights)
+                if isinstance(array, np.ndarray)
             ]
             summary = {**vars(D.summary), "features": D.summary.features.tolist()}
             return [summary, arrays]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import randsvm
+from randsvm.arrays import FEATURES, CsrMatrix
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Cells
 from randsvm.models import (
@@ -35,7 +36,7 @@ from randsvm.training import probabilities
 
 def rows_of(model: Any, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> Any:
     """Return rows as the model computes with them. indices: of the features, as in a file."""
-    return model.rows(indptr, np.asarray(indices, np.int32), values)
+    return model.rows(CsrMatrix(values, indices, indptr, (len(indptr) - 1, FEATURES)))
 
 
 def load_model(path: object) -> Any:

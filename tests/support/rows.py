@@ -14,7 +14,7 @@ import pytest
 from scipy import sparse
 
 import randsvm
-from randsvm.arrays import CsrMatrix
+from randsvm.arrays import FEATURES, CsrMatrix
 from randsvm.data import batches, dataset, matching, svmlight, table
 from randsvm.data import chunks as storage
 from randsvm.data._svmlight import end_of_records
@@ -142,9 +142,26 @@ def rows_of_pass(D: Dataset, draw: Draw, *chunks: Any) -> Iterator[tuple[np.ndar
 # ---- svmlight ---------------------------------------------------------------------------------
 
 
+class Block:
+    """Consecutive rows of a file: codes, spellings, indptr, indices, values, y."""
+
+    def __init__(self, rows: svmlight.ParsedRows) -> None:
+        self.rows = rows
+        self.indptr, self.indices, self.values = rows.X.indptr, rows.X.indices, rows.X.data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rows, name)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def without_zero_weights(self) -> Any:
+        return Block(self.rows.without_zero_weights())
+
+
 def parse(text: bytes, labels: Any = "class", *, name: str = "a.svm", **options: Any) -> Any:
-    """Return the block of rows of a text: codes, spellings, indptr, indices, values, y."""
-    return svmlight.parse(text, name=name, labels=labels, **options)
+    """Return the block of rows of a text."""
+    return Block(svmlight.parse(text, name=name, labels=labels, **options))
 
 
 def groups_of(text: bytes) -> np.ndarray:
@@ -156,11 +173,16 @@ def groups_of(text: bytes) -> np.ndarray:
 
 def read_blocks(path: object, labels: Any = "class", **options: Any) -> Iterator[Any]:
     """Yield the blocks of rows of a file."""
-    return svmlight.read_blocks(str(path), labels=labels, **options)
+    return map(Block, svmlight.read_blocks(str(path), labels=labels, **options))
 
 
-# Write labels, and rows in CSR form.
-write_svmlight = svmlight.write
+def write_svmlight(
+    stream: Any, labels: list[str], indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+) -> None:
+    """Write labels, and rows in CSR form."""
+    svmlight.write(stream, labels, CsrMatrix(values, indices, indptr, (len(labels), FEATURES)))
+
+
 # The float64 numbers that stored values stand for, and numbers as chunks keep them: float32 where
 # it stands for all of them.
 numbers_of = storage.numbers_of
@@ -183,7 +205,8 @@ def exact_sums(values: np.ndarray) -> list[Fraction]:
 def table_blocks(path: Path, D: Dataset, **options: Any) -> list[Any]:
     """Return the blocks of a table that has the columns of D."""
     assert D.summary.columns is not None
-    return list(table.read_blocks(str(path), D.summary.columns, labels="class", **options))
+    rows = table.read_blocks(str(path), D.summary.columns, labels="class", **options)
+    return list(map(Block, rows))
 
 
 # ---- chunks and states of shards --------------------------------------------------------------
@@ -193,18 +216,13 @@ def chunk(
     y: np.ndarray, X: Any, values: np.ndarray | None = None, weights: np.ndarray | None = None
 ) -> RawChunk:
     """Return a chunk of the rows of a CSR matrix; values: other values of its nonzeros."""
-    return RawChunk(
-        y,
-        X.indptr.astype(np.int64),
-        X.indices.astype(np.int32),
-        X.data if values is None else values,
-        weights,
-    )
+    rows = CsrMatrix(X.data if values is None else values, X.indices, X.indptr, X.shape)
+    return RawChunk(rows, y, weights)
 
 
 def stored_values(store: Store, number: int) -> np.ndarray:
     """Return the values of a chunk as they are stored."""
-    return store.read(number).values
+    return store.read(number).X.data
 
 
 def fail_once(patch: pytest.MonkeyPatch, operation: str, failing: int) -> list[Any]:
