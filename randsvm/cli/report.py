@@ -208,8 +208,12 @@ class Report:
             self.files += [names] if isinstance(names, str) else names
         # A model, predictions or a page on standard output must not be mixed with other lines.
         result = files.get("output" if algorithm is None else "model")
-        outputs = {"MODEL_FILE": result, "--html": given.get("html")}
-        self.to_stdout = [role for role, path in outputs.items() if path in STANDARD_OUTPUTS]
+        # All outputs of a training, which have to be different.
+        self.outputs: dict[str, Any] = {"MODEL_FILE": result, "--log": given.get("log")}
+        for name in ("html", "certificate", "keep_rows"):
+            self.outputs["--" + name.replace("_", "-")] = given.get(name)
+        to_stdout = [role for role, path in self.outputs.items() if path in STANDARD_OUTPUTS]
+        self.to_stdout = to_stdout
         # The fields of all records. `run` distinguishes the lines of runs that share a log.
         head = {"run": os.urandom(4).hex(), "version": __version__, "command": command}
         self.run: dict[str, object] = {**head, **files}
@@ -235,16 +239,15 @@ class Report:
 
         files: role -> path or paths of the other files.
         """
-        log = self.given.get("log")
-        to_stdout = [*self.to_stdout, *(["--log"] if log in STANDARD_OUTPUTS else [])]
-        if len(to_stdout) > 1:
-            raise ParameterError(f"standard output is both {' and '.join(to_stdout)}")
-        check_distinct({"--log": log, "--html": self.given.get("html")}, files)
+        if len(self.to_stdout) > 1:
+            raise ParameterError(f"standard output is both {' and '.join(self.to_stdout)}")
+        check_distinct(self.outputs, files)
         if self.page is not None:
             # Fails without matplotlib.
             from randsvm.page import check_page
 
             check_page(self.given["html"])
+        log = self.given.get("log")
         self.log = None if log is None else Log(log)
 
     def __enter__(self) -> Report:
@@ -404,7 +407,7 @@ class Report:
     def _print(self, line: str, event: object) -> None:
         """Print a result. A failing standard output ends a prediction, and not a training."""
         self.bar.clear()
-        if self.to_stdout:
+        if set(self.to_stdout) - {"--log"}:
             self._say(line)
         elif isinstance(event, PREDICTION_ENDS):
             _echo(line, self.in_json)

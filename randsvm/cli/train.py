@@ -33,7 +33,6 @@ def training(described: Callable[[], None]) -> Callable[..., None]:
             report.check_outputs(
                 {
                     "TRAIN_FILE": files.inputs(data),
-                    "MODEL_FILE": model,
                     "--warm-start": explicit.get("warm_start"),
                     "--update": explicit.get("update"),
                     "--cache": explicit.get("cache"),

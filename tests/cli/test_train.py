@@ -57,6 +57,13 @@ def test_words_and_libsvms_numbers_mean_the_same(train, toy, word, number):
         ("--log m toy.svm m", ("MODEL_FILE", "--log")),
         ("--log c --cache c toy.svm m", ("--cache", "--log")),
         ("--log - toy.svm /dev/stdout", ("MODEL_FILE", "--log")),
+        ("--log c --keep-rows c toy.svm m", ("--log", "--keep-rows")),
+        ("--log c --certificate c toy.svm m", ("--log", "--certificate")),
+        ("--html c --keep-rows c toy.svm m", ("--html", "--keep-rows")),
+        ("--html c --certificate c toy.svm m", ("--html", "--certificate")),
+        ("--keep-rows - toy.svm -", ("MODEL_FILE", "--keep-rows")),
+        ("--html - --keep-rows - toy.svm m", ("--html", "--keep-rows")),
+        ("--certificate - --keep-rows - toy.svm m", ("--certificate", "--keep-rows")),
         ("--cache old --warm-start old toy.svm m", ("--warm-start", "--cache")),
     ],
 )
