@@ -316,6 +316,8 @@ def filled_table(
         types = {one: query.types[one] for one in kept}
         types |= {one: pyarrow.type_for_alias(kind) for one, kind in predicted.items()}
         plain = {one: getattr(kind, "storage_type", kind) for one, kind in types.items()}
+        # pyarrow's reader of CSV has no enumerations: their texts are written.
+        plain = {one: getattr(kind, "value_type", kind) for one, kind in plain.items()}
         rows = pyarrow.csv.open_csv(
             stream,
             parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
@@ -324,6 +326,7 @@ def filled_table(
                 include_columns=columns,
                 null_values=[""],
                 strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
             ),
         )
         with _Session(query, writes=True) as session:

@@ -216,23 +216,29 @@ class _Batch:
     def texts(self, place: int, rows: np.ndarray | None = None) -> tuple[np.ndarray, list[str]]:
         """Return for each row, or for some, the position of its text in a list; the last is empty.
 
-        Blanks around texts are removed. A NUL byte is refused, as no text format can hold it.
+        Blanks around texts are removed, and nan is empty.
+        """
+        codes, values = self.values(place, rows)
+        return codes, ["" if v is None or v != v else str(v).strip(BLANKS) for v in values]
+
+    def values(self, place: int, rows: np.ndarray | None = None) -> tuple[np.ndarray, list[Any]]:
+        """Return for each row, or for some, the position of its value in a list; the last is None.
+
+        A NUL byte is refused, as no text format can hold it.
         """
         if rows is None:
             array = self._encoded(place)
         else:
             taken = _plain(self.arrays[place].take(_arrow(rows, pyarrow.int64())))
             array = taken if types.is_dictionary(taken.type) else taken.dictionary_encode()
-        values = array.dictionary.to_pylist()
-        # nan differs from itself.
-        texts = ["" if v is None or v != v else str(v).strip(BLANKS) for v in values]
+        values = [*array.dictionary.to_pylist(), None]
         codes = _numpy(array.indices, NO_CODE)
-        has_nul = np.array(["\0" in text for text in [*texts, ""]])[codes]
+        has_nul = np.array(["\0" in str(value) for value in values])[codes]
         if has_nul.any():
             row = int(has_nul.argmax() if rows is None else rows[has_nul.argmax()])
             problem = f"expected text in column {quoted(self.names[place])}, found a NUL byte"
             self.faults.append((row, place, problem))
-        return codes, [*texts, ""]
+        return codes, values
 
     def _encoded(self, place: int) -> Any:
         """Return a column as a dictionary, in which each text is compared once."""
@@ -1086,10 +1092,12 @@ class _Rows:
         unlabelled: bool,
         float64: bool,
         keep: Sequence[str],
+        exact_keys: bool,
     ) -> None:
         self.labels, self.unlabelled, self.float64 = labels, unlabelled, float64
         self.columns, self.missing = columns.columns, _in_table(columns.missing, table)
         self.fill, self.delimiter = columns.fill, columns.separator
+        self.exact_keys = exact_keys
         self.starts = [start for _, start in columns.with_starts(zero_based)]
         names = [column.name for column in columns.columns]
         self.features, self.kept = table.places(names), table.places(keep, "--keep")
@@ -1192,9 +1200,18 @@ class _Rows:
         return np.array([numbers.get(one, 0) for one in texts], np.int32)[codes], y, spellings
 
     def _keys(self, batch: _Batch) -> list[str]:
-        """Return the texts of the kept columns of each row as records."""
-        columns = [np.array(texts, object)[codes] for codes, texts in map(batch.texts, self.kept)]
-        return [written_record(row, self.delimiter) for row in zip(*columns, strict=True)]
+        """Return the kept columns of each row as records.
+
+        In those of a database an empty text is "", and a field without a text is NULL.
+        """
+        if not self.exact_keys:
+            columns = [np.array(own, object)[codes] for codes, own in map(batch.texts, self.kept)]
+            return [written_record(row, self.delimiter) for row in zip(*columns, strict=True)]
+        fields = []
+        for codes, values in map(batch.values, self.kept):
+            texts = ["" if v is None else written_record([str(v)], self.delimiter) for v in values]
+            fields.append(np.array(texts, object)[codes])
+        return list(map(self.delimiter.join, zip(*fields, strict=True)))
 
 
 def _positions(categories: Sequence[str], start: int) -> dict[str, int]:
@@ -1225,6 +1242,7 @@ def read_blocks(
     watch: Watch = silent,
     block_size: int = BLOCK_SIZE,
     keep: Sequence[str] = (),
+    exact_keys: bool = False,
     lacking: Counter[tuple[str, str]] | None = None,
     opener: Opener = open_source,
     no_header: bool = False,
@@ -1233,8 +1251,9 @@ def read_blocks(
     """Yield the rows of a table in order, converted by this number of threads.
 
     The columns may have another order than in `columns`, and others may be among them. unlabelled:
-    the label may be missing. keep: names of columns whose text `ParsedRows.keys` holds. lacking:
-    counts what features lack, for `remarks`. no_header: the first line is a row, and
+    the label may be missing. keep: names of columns whose text `ParsedRows.keys` holds; exact_keys:
+    with blanks, and with "" for an empty text that is not NULL. lacking: counts what features lack,
+    for `remarks`. no_header: the first line is a row, and
     the names follow from `columns`. delimiter: see TableOptions; empty: that of `columns`. Memory
     and errors are those of svmlight.read_blocks.
     """
@@ -1256,6 +1275,7 @@ def read_blocks(
             unlabelled=unlabelled,
             float64=float64,
             keep=keep,
+            exact_keys=exact_keys,
         )
         with closing(table.scan(rows.places, rows.block, threads)) as blocks:
             for row, (block, others) in blocks:

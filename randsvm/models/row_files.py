@@ -126,6 +126,7 @@ class RowFiles:
                 table.read_blocks,
                 columns=self.columns,
                 keep=self.kept,
+                exact_keys=is_query,
                 lacking=self.lacking,
                 no_header=no_header,
                 delimiter=delimiter or "",

@@ -539,6 +539,33 @@ def test_words_for_missing_values_are_texts_in_a_table_of_predictions(database, 
     assert set(map(tuple, rows_of(kind, url, "said")[1])) == expected
 
 
+def test_keys_of_a_database_come_back_as_they_are(tmp_path):
+    import duckdb
+
+    path = tmp_path / "keys.duckdb"
+    texts = ["'  pad '", "''", "NULL", "'nan'", "'a,\"b'", "'\t'"]
+    reals = ["'nan'::DOUBLE", "NULL", "0.1", "-1e300", "'inf'::DOUBLE", "92.82"]
+    enums = ["'a'", "'b'", "NULL", "'b'", "'a'", "'b'"]
+    rows = [
+        f"({k}, {', '.join(row)}, {k % 2})"
+        for k, row in enumerate(zip(texts, reals, enums, strict=True))
+    ]
+    with duckdb.connect(path) as connection:
+        connection.execute("CREATE TYPE e AS ENUM ('a', 'b')")
+        connection.execute("CREATE TABLE t (id INTEGER, word TEXT, r DOUBLE, e e, y INTEGER)")
+        connection.execute(f"INSERT INTO t VALUES {', '.join(rows)}")
+    sql, model = "SELECT id, word, r, e, y, id AS x FROM t", tmp_path / "model"
+    options = {"label_column": "y", "ignore_columns": "id,word,r,e", "gamma": 1}
+    randsvm.train(str(path), model, sql=sql, **options)
+    for into, keys in (("found", "id,word,r,e"), ("words", "word"), ("enums", "e")):
+        params = PredictParams(sql=sql, keep=keys, into=into)
+        randsvm.predict(str(path), model, params=params)
+        with duckdb.connect(path) as connection:
+            found = connection.execute(f"SELECT {keys} FROM {into} ORDER BY ALL").fetchall()
+            expected = connection.execute(f"SELECT {keys} FROM t ORDER BY ALL").fetchall()
+        assert list(map(repr, found)) == list(map(repr, expected))
+
+
 def test_a_table_needs_its_options(tmp_path, command, database):
     url, model = database("duckdb", people=census(60)), tmp_path / "model"
     options = {"label_column": "income", "ignore_columns": "id", "gamma": 0.1}
