@@ -643,6 +643,17 @@ def test_newton_steps_reach_the_gap_of_logistic_regression(no_bias):
     assert found.primal - found.dual <= 1.001e-6 * found.primal
 
 
+def test_d_is_at_least_that_of_coefficients_of_0():
+    """The first coefficients on columns far from 0 have a D far below 0."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) * [1, 1e4] + [1e6, 0]
+    y = X[:, 1] / 1e4 + rng.normal(size=60) > 0
+    options = {"loss": "squared-hinge", "C": 100.0, "gap": 1e-5, "max_iterations": 1}
+    found = api.train(Arrays(X, y), algorithm="sgd", **options).outcome
+    assert 0 <= found.dual <= found.primal
+    assert found.gap < 1 + 1e-6
+
+
 def test_newton_steps_follow_passes_that_do_not_suffice():
     X, f, _ = many_columns(rows=3000, columns=1000)
     found = api.train(Arrays(X, f > 0), algorithm="sgd", gap=1e-4, C=10).outcome
