@@ -152,7 +152,7 @@ def _certified(
         addition_error(additions, found.size) + addition_error(len(w), v2)
         + SPARE * (v + apart) * apart + change_of_dual(task, y, beta[own], weights, offset)
     )  # fmt: skip
-    return Certificate(primal, dual, primal_error=primal_error, dual_error=dual_error)
+    return Certificate(primal, dual, primal_error=float(primal_error), dual_error=float(dual_error))
 
 
 def _rows_of(D: Dataset, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

@@ -13,12 +13,14 @@ from base import LOSS_NAMES, LOSSES
 from learning import learn
 from liblinear import liblinearutil
 from model_files import load_model
+from random_problems import interrupted_at
 from rows import Batch, Draws, by_class, open_rows, rows_of_pass
 from scipy import optimize, sparse
 from sklearn import svm
 from trainings import Learner, SgdSchedule, _sgd
 
 from randsvm import Arrays, api
+from randsvm.errors import Interrupted
 from randsvm.events import Progress, Underway
 
 D = 13  # features of the rows that both learners are given
@@ -766,6 +768,20 @@ def test_the_last_pass_that_is_allowed_counts():
     ]
     assert [one.passes for one in found] == [2, 3, 4, 5]
     assert (np.diff([one.dual for one in found]) > 0).all()
+
+
+def test_an_interrupted_run_certifies_its_last_pass(tmp_path):
+    """Without b each pass raises D. P and D are computed after passes 8 and 64 while it runs."""
+    X, f, _ = many_columns(rows=1500, columns=1000)
+    model = tmp_path / "m"
+    options = {"gap": 1e-12, "C": 10.0, "loss": "hinge", "no_bias": True, "algorithm": "sgd"}
+    eighth = api.train(Arrays(X, f > 0), max_iterations=8, **options).outcome
+    with pytest.raises(Interrupted), interrupted_at(45):
+        api.train(Arrays(X, f > 0), model, **options)
+    found = oracle.trailer(model)
+    assert found["certificate"] == "proven"
+    assert eighth.dual < float(found["dual"]) <= float(found["primal"])
+    assert 0 < float(found["gap"]) < eighth.gap
 
 
 @pytest.mark.parametrize("power", [1, 2])
