@@ -289,8 +289,8 @@ class RunningValues:
     slack: `Task.absolute_sum` less sum |beta| of nu-SVR
     windows: where the next scan expects the offset of each group of the task
     kernel_layout: how rows are laid out for sums and kernel values, and the precision of the sums
-    exact : (m,) float64, u of the audit rows from float64 sums
-    audit_errors : (m,) float64, u of the audit rows less `exact`; 0 after float64 sums
+    audit_u : (m,) float64, u of the audit rows from float64 sums
+    audit_errors : (m,) float64, their running u less `audit_u`; 0 after float64 sums
     added: what was added to u since it was last computed from scratch
     reduced: the reduced machine that the coefficients are of; None: they are of the problem
     row_cache: rows that were read by number
@@ -334,7 +334,7 @@ class RunningValues:
             self.kernel_layout = matrix.matrix.exact_layout
         # The size above which the cache drops rows.
         self.row_cache, self.max_cached_bytes = RowCache(self.audit), layout_bytes // 2
-        self.exact = self.audit_errors = np.zeros(len(self.audit))
+        self.audit_u = self.audit_errors = np.zeros(len(self.audit))
 
     # --- read ------------------------------------------------------------------------------
 
@@ -442,8 +442,8 @@ class RunningValues:
         u = self.u_of(self.audit.rows, "scanning")
         self.audit_errors = np.zeros(len(u))
         if layout.dtype is np.float32:
-            self.exact = self.exact + values_of(layout.in_float64, Z, difference, self.audit.X)
-            self.audit_errors = u - self.exact
+            self.audit_u = self.audit_u + values_of(layout.in_float64, Z, difference, self.audit.X)
+            self.audit_errors = u - self.audit_u
 
     @property
     def saved_solution(self) -> SavedSolution:
@@ -465,11 +465,11 @@ class RunningValues:
         X, own = self.rows(rows).X, beta[rows]
         self.values.restart(partial(ShardValues.begin, rows=rows, beta=own, sums=sums))
         if sums is None:
-            self.added, self.exact = NOTHING_ADDED, np.zeros(len(self.audit))
+            self.added, self.audit_u = NOTHING_ADDED, np.zeros(len(self.audit))
             self.advance(X, own)
         else:
-            self.exact = values_of(self.kernel_layout.in_float64, X, own, self.audit.X)
-            self.audit_errors = sums[0, self.audit.rows] - self.exact
+            self.audit_u = values_of(self.kernel_layout.in_float64, X, own, self.audit.X)
+            self.audit_errors = sums[0, self.audit.rows] - self.audit_u
             self.added = added or Added(1, len(rows), math.inf)
         self.settled = True
 
@@ -500,7 +500,7 @@ class RunningValues:
             self.kernel_layout = layout
         passes, centres, total, *_ = self.added
         self.added = Added(passes, exact_centres=centres, exact_total=total)
-        self.exact = self.u_of(self.audit.rows)
+        self.audit_u = self.u_of(self.audit.rows)
         return True
 
     def passes_audit(self, max_violation: float, certificate: Certificate) -> bool:
@@ -525,7 +525,9 @@ class RunningValues:
         task, audit, found = self.task, self.audit, np.empty((3, len(self.audit)))
         box = *task.bounds, task.epsilon + task.tube, task.one_sided
         beta, nothing = self.beta[audit.rows], np.zeros(len(audit))
-        for u, residuals in zip((self.exact, self.exact + self.audit_errors), found, strict=False):
+        for u, residuals in zip(
+            (self.audit_u, self.audit_u + self.audit_errors), found, strict=False
+        ):
             _kkt_scan.residuals(
                 audit.y, u, beta, audit.weights, *box, self.b, nothing, residuals, found[2]
             )

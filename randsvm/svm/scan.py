@@ -114,7 +114,8 @@ class ScanResult:
 class Scan(RunningValues):
     """Scans of D for one problem.
 
-    latest: the result of the last scan, and its tolerance; None: unknown since the last change
+    latest: the result of the last scan, and its tolerance; None: a step or an evaluation from
+        scratch has changed u since
     draws: the number of evaluations that drew rows, or computed all of them, in float64
     """
 

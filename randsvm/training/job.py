@@ -246,8 +246,9 @@ def limited(seconds: float) -> Iterator[Clock]:
 class StopReason(Enum):
     """Why a training ended. The value is the text that is printed, logged and written to models."""
 
-    # The duality gap that was asked for is certified; with --reduce it is that of the full model,
-    # over all rows or over an inner set. Detail: the gap asked for.
+    # The gap of the running values is what was asked for; the closing evaluation confirms it or
+    # gives GAP_NOT_PROVEN. With --reduce it is that of the full model, over all rows or over an
+    # inner set. Detail: the gap asked for.
     GAP_REACHED = "gap <= {:g}"
     # KBH07's bound on the number of support vectors is reached. Details: the number, and k.
     SUPPORT_BOUND = "{} support vectors >= k = {}"

@@ -75,7 +75,7 @@ from randsvm.training.rounds import (
 from randsvm.training.run import FileRun, StartDetails, Trainer, words_of
 from randsvm.training.small_pairs import SmallPairs, small_pairs
 from randsvm.training.subtasks import OldModel, Subtask, Subtasks, assemble, finished
-from randsvm.training.transcript import Arrays, without_rows
+from randsvm.training.transcript import TranscriptArrays, without_rows
 from randsvm.training.transcript import write as write_transcript
 
 if TYPE_CHECKING:
@@ -522,7 +522,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
         self.start_of = start_of
         self.solved: dict[int, SubtaskSolution] = {}
         self.under_way: dict[int, Rounds] = {}
-        self.transcripts: dict[int, Arrays] = {}
+        self.transcripts: dict[int, TranscriptArrays] = {}
         self.density_marks: dict[str, Any] = {}
 
     def run(self) -> None:

@@ -41,7 +41,7 @@ from randsvm.svm.subproblem import memory_of
 from randsvm.svm.working_set import file_order, largest_violation
 from randsvm.training.job import RESERVED_SECONDS, Clock, Job, Stopped, StopReason, TimeLimitError
 from randsvm.training.subtasks import Subtask, Subtasks
-from randsvm.training.transcript import Arrays, transcript_of
+from randsvm.training.transcript import TranscriptArrays, transcript_of
 
 if TYPE_CHECKING:
     from randsvm.algorithms.reduced_set import SubtaskReduction
@@ -72,7 +72,7 @@ UNKNOWN = Certificate(inf, -inf)
 
 
 @dataclass
-class Record:
+class History:
     """The numbers of the rounds so far, and the best solutions.
 
     P and D are those of the scans: the rounding of the running values is not bounded.
@@ -85,7 +85,7 @@ class Record:
     last: the certificate of the last solution, with its own D
     support_vectors, violators: their numbers after the last round
     violation: the smallest max_violation of all rounds at this tolerance
-    gap_of_last_progress: the last gap that counted as progress: it was below LOWER_GAP_FACTOR times
+    progress_gap: the last gap that counted as progress: it was below LOWER_GAP_FACTOR times
         the one before it
     idle: the number of rounds in a row without progress at this tolerance
     """
@@ -100,7 +100,7 @@ class Record:
     support_vectors: int = 0
     violators: int = 0
     violation: float = inf
-    gap_of_last_progress: float = inf
+    progress_gap: float = inf
     idle: int = 0
 
     def certificate(self, primal: float) -> Certificate:
@@ -132,10 +132,10 @@ class Record:
         self.scan_seconds = V.full_scan_seconds
         self.support_vectors, self.violators = len(SV), V.count
         self.add_solution(SV, V.certificate)
-        lower = self.gap_of_last < LOWER_GAP_FACTOR * self.gap_of_last_progress
+        lower = self.gap_of_last < LOWER_GAP_FACTOR * self.progress_gap
         gains = V.certificate.dual - before > MIN_DUAL_GAIN * abs(V.certificate.dual)
         progress = lower or gains or V.max_violation < self.violation
-        self.gap_of_last_progress = self.gap_of_last if lower else self.gap_of_last_progress
+        self.progress_gap = self.gap_of_last if lower else self.progress_gap
         self.violation = min(self.violation, V.max_violation)
         self.idle = 0 if progress else self.idle + 1
 
@@ -149,8 +149,9 @@ class RoundLimits(NamedTuple):
 
     few_violators: fewer are not worth a round at the same tolerance
     advice: what the user may change if rounds make no progress
-    gap: the gap that was asked for; None: no gap ends the run
-    target: the gap of running values at which the closing evaluation is expected to find `gap`
+    gap_asked: None: no gap ends the run
+    gap_target: the gap of running values at which the closing evaluation is expected to find
+        `gap_asked`
     support_vectors: KBH07's bound k; None: there is no such bound
     rounds: the most rounds; None: any number
     least_norm: for -s nu-svc, the |w|^2 at which no machine is left; None: another task
@@ -158,42 +159,43 @@ class RoundLimits(NamedTuple):
 
     few_violators: float
     advice: str
-    gap: float | None = None
-    target: float = 0.0
+    gap_asked: float | None = None
+    gap_target: float = 0.0
     support_vectors: int | None = None
     rounds: int | None = None
     least_norm: float | None = None
 
 
 def decide(
-    record: Record, limits: RoundLimits, tolerance: float, seconds_left: float
+    history: History, limits: RoundLimits, tolerance: float, seconds_left: float
 ) -> Stopped | float | None:
-    """Return why the run ends after this round, or a tighter tolerance for further rounds.
+    """Return why the rounds end after this one, or a tighter tolerance for further rounds.
 
-    None: the run goes on as it is. tolerance: of the KKT conditions so far. seconds_left: the time
+    It rules the rounds of every algorithm, over all rows, an inner set or the rows of a fold. None:
+    they go on as they are. tolerance: of the KKT conditions so far. seconds_left: the time
     left for further rounds.
     """
-    gap, k = limits.gap, limits.support_vectors
-    if k is not None and record.support_vectors >= k:
-        return Stopped(StopReason.SUPPORT_BOUND, (record.support_vectors, k))
-    if gap is not None and record.gap_of_last <= limits.target:
+    gap, k = limits.gap_asked, limits.support_vectors
+    if k is not None and history.support_vectors >= k:
+        return Stopped(StopReason.SUPPORT_BOUND, (history.support_vectors, k))
+    if gap is not None and history.gap_of_last <= limits.gap_target:
         return Stopped(StopReason.GAP_REACHED, (gap,))
-    if limits.rounds is not None and record.rounds >= limits.rounds:
+    if limits.rounds is not None and history.rounds >= limits.rounds:
         return Stopped(StopReason.ITERATION_LIMIT)
     # Where classes overlap by more than the support vectors of a nu-SVC allow, D = -1/2 |w|^2 goes
     # to 0: LIBSVM divides by 0 and returns a machine of infinite C.
-    if limits.least_norm is not None and -2 * record.dual <= limits.least_norm:
+    if limits.least_norm is not None and -2 * history.dual <= limits.least_norm:
         return Stopped(StopReason.NO_MARGIN)
     if seconds_left <= 0:
         return Stopped(StopReason.TIME_LIMIT)
     # Only a tighter tolerance lowers a gap that is asked for and not reached without violators.
     tighter = tolerance * TIGHTEN_FACTOR
     may_tighten = gap is not None and tighter >= MIN_TOLERANCE
-    if not record.violators:
+    if not history.violators:
         return tighter if may_tighten else Stopped(StopReason.NO_VIOLATORS)
-    if record.violators < limits.few_violators and may_tighten:
+    if history.violators < limits.few_violators and may_tighten:
         return tighter
-    if record.idle < MAX_IDLE_ROUNDS:
+    if history.idle < MAX_IDLE_ROUNDS:
         return None
     # A few rows near the tolerance may violate it in turn while the gap does not fall.
     return tighter if may_tighten else Stopped(StopReason.NO_PROGRESS, (limits.advice,))
@@ -211,7 +213,8 @@ FLOAT64_GAP = 3e-5
 EXCESS_FACTOR, TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 1.5, 0.5, 2, 8
 # The reasons with which the last solution is the one that was asked for.
 SOLVED = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
-# Where the rounds end for these reasons, and not at a limit, they may continue.
+# After an evaluation that misses the gap, the rounds may continue if they made no progress, or if
+# the evaluation replaced a reason in SOLVED. After a limit they do not.
 CONTINUED = StopReason.GAP_NOT_PROVEN, StopReason.NO_PROGRESS
 # A closing evaluation may take this many times as long as the last scan predicts.
 EVALUATION_FACTOR = 1.25
@@ -405,7 +408,7 @@ def count_bounded(solutions: Sequence[KernelSolution]) -> int:
     return len(distinct(np.concatenate([one.rows[~one.unbounded] for one in solutions])))
 
 
-Machine = TypeVar("Machine", bound=KernelSolution)
+AnySolution = TypeVar("AnySolution", bound=KernelSolution)
 
 
 @dataclass
@@ -416,7 +419,7 @@ class Rounds:
     clock: receives each round, and interrupts it
     share_end: the moment when the subtask's share of the time is over
     memory_sharers: the number of such runs that share the memory
-    gap: the gap that ends the rounds; None: the one that the job asks for before a reduction
+    gap_asked: the gap that ends the rounds; None: the one that the job asks for before a reduction
     rows_of_whole: the number of rows of the problem that the subtask is a part of; None: it is no
         part
     """
@@ -428,24 +431,24 @@ class Rounds:
     clock: Clock = field(default_factory=Clock)
     share_end: float = inf
     memory_sharers: int = 1
-    gap: float | None = None
+    gap_asked: float | None = None
     rows_of_whole: int | None = None
 
     def __post_init__(self) -> None:
-        if self.gap is None:
-            self.gap = self.job.stop.gap_before_reduction
+        if self.gap_asked is None:
+            self.gap_asked = self.job.stop.gap_before_reduction
         # The rounds end at this gap of the running values: `gap`, or less after an evaluation that
         # found a larger one.
-        self.gap_target, self.continuations = self.gap or 0.0, 0
-        # The record of these rounds, and the evaluated solution from which they continue.
-        self.record = Record()
-        self.before: SubtaskSolution | None = None
+        self.gap_target, self.continuations = self.gap_asked or 0.0, 0
+        # The history of these rounds, and the last solution with a proven certificate.
+        self.history = History()
+        self.evaluated: SubtaskSolution | None = None
         # Whether rounds begin on an inner set, and the last solution over it: the coefficients of
         # all other rows are 0, so that it is feasible for all rows.
         self.begins_on_inner_set = self.rows_of_whole is None and self.algorithm.uses_inner_set
         self.inner_solution: KernelSolution | None = None
         shares = self.memory_sharers * (1 + self.begins_on_inner_set)
-        subtask, float64 = self.subtask, (self.gap or 1.0) < FLOAT64_GAP
+        subtask, float64 = self.subtask, (self.gap_asked or 1.0) < FLOAT64_GAP
         most = 0 if self.begins_on_inner_set else min(self.algorithm.r, MAX_MATRIX_ROWS)
         self.scan = Scan(
             subtask.D,
@@ -453,7 +456,7 @@ class Rounds:
             self.job.data_params.seed,
             self.job.resources.layout_bytes // shares,
             float64,
-            self.gap,
+            self.gap_asked,
             subtask.kernel_matrix(float64) if subtask.D.n <= most else None,
         )
         # Sums of the boxes of all rows.
@@ -476,11 +479,11 @@ class Rounds:
                 for SV, V in rounds:
                     self._report(SV, V)
                     left = self.last_round_start - time.perf_counter()
-                    answer = decide(self.record, self._limits(SV), self.tolerance, left)
+                    answer = decide(self.history, self._limits(SV), self.tolerance, left)
                     if isinstance(answer, Stopped):
                         break
                     if answer is not None:
-                        self.record.tighten()
+                        self.history.tighten()
                         self.tolerance = answer
                 else:
                     # Only rounds that solve all rows end by themselves.
@@ -488,11 +491,11 @@ class Rounds:
                 if not self._lacks_margin(SV, answer):
                     return self._found(self._chosen(SV, answer), answer)
         except TimeLimitError:
-            best, before, stopped = self.best_so_far, self.before, Stopped(StopReason.TIME_LIMIT)
+            best, stopped = self.best_so_far, Stopped(StopReason.TIME_LIMIT)
             if best is None:
                 raise
-            if before is not None and best is before.SV:
-                return replace(before, stopped=stopped)
+            if self.evaluated is not None and best is self.evaluated.SV:
+                return replace(self.evaluated, stopped=stopped)
             return self._found(best, stopped)
         if self.scan.kernel_layout.dtype is np.float64:
             between = "" if self.subtask.is_only else f" between {self.subtask.name}"
@@ -501,13 +504,13 @@ class Rounds:
             raise InfeasibleError(f"{problem} ({advice})")
         # |w|^2 may be below the rounding of float32.
         self.start, self.begins_on_inner_set = in_float64, False
-        self.record = Record(self.record.rounds, self.record.scan_seconds)
+        self.history = History(self.history.rounds, self.history.scan_seconds)
         return self.solve(first_solution_by)
 
     def _lacks_margin(self, last: KernelSolution, stopped: Stopped) -> bool:
         """Return whether a nu-SVC has no margin, by the values of the rounds."""
         if stopped.reason is StopReason.NO_MARGIN:
-            return self.record.last.certified
+            return self.history.last.certified
         return stopped.reason in SOLVED and self.least_norm is not None and not last.has_margin
 
     def _found(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
@@ -515,11 +518,11 @@ class Rounds:
 
         P of a solution of the inner set is unknown.
         """
-        record = self.record
-        primal = record.primal if SV is record.solution else record.last.primal
-        certificate = record.certificate(primal)
-        if record.solution is None:
-            certificate = Certificate(nan, record.dual, certified=False)
+        history = self.history
+        primal = history.primal if SV is history.solution else history.last.primal
+        certificate = history.certificate(primal)
+        if history.solution is None:
+            certificate = Certificate(nan, history.dual, certified=False)
         changes = SV.changes if isinstance(SV, ReducedMachine) else None
         return SubtaskSolution(
             SV,
@@ -532,7 +535,7 @@ class Rounds:
 
     def _chosen(self, last: KernelSolution, stopped: Stopped) -> KernelSolution:
         """Return the solution of rounds that have ended. Raises ParameterError if none has a P."""
-        best = self.record.solution
+        best = self.history.solution
         if best is None:
             raise self._beyond_float64
         return last if stopped.reason in SOLVED else best
@@ -547,9 +550,9 @@ class Rounds:
             return self.tolerance
 
         if self.scan.matrix is not None:
-            gap = self.gap if self.subtask.is_only else None
+            gap = self.gap_asked if self.subtask.is_only else None
             return rounds_of_whole(
-                self.scan, tolerance, lambda: not self.record.idle, self.start, gap
+                self.scan, tolerance, lambda: not self.history.idle, self.start, gap
             )
         run = Decomposition(self.scan, Draws(self.job.data_params.seed), tolerance)
         if self.begins_on_inner_set:
@@ -563,17 +566,17 @@ class Rounds:
         return RoundLimits(
             few_violators=FEW_VIOLATORS_SHARE * rows,
             advice=remedy(self.scan.problem),
-            gap=self.gap,
-            target=SV.gap if isinstance(SV, ReducedMachine) else self.gap_target,
+            gap_asked=self.gap_asked,
+            gap_target=SV.gap if isinstance(SV, ReducedMachine) else self.gap_target,
             support_vectors=published.support_bound if published else None,
             rounds=self.job.stop.max_iterations,
             least_norm=self.least_norm,
         )
 
     def _report(self, SV: KernelSolution, V: ScanResult) -> None:
-        """Record and report a round."""
-        record = self.record
-        record.add_round(SV, V)
+        """Note and report a round."""
+        history = self.history
+        history.add_round(SV, V)
         event = Iteration(
             number=0,
             seconds=self.clock.seconds,
@@ -584,7 +587,7 @@ class Rounds:
             violators=V.count,
             changed=V.changed,
             scan_seconds=V.seconds,
-            gap=record.certificate(record.primal).gap,
+            gap=history.certificate(history.primal).gap,
             bytes_moved=self.subtask.D.executor.bytes_moved,
             machine=self.subtask.name,
             primal=V.certificate.primal,
@@ -598,7 +601,7 @@ class Rounds:
     @property
     def best_so_far(self) -> KernelSolution | None:
         """The best solution so far, or that of the inner set; None: there is none."""
-        return self.inner_solution if self.record.solution is None else self.record.solution
+        return self.inner_solution if self.history.solution is None else self.history.solution
 
     def interrupt_at(self) -> float:
         """Return the moment that interrupts a round."""
@@ -612,7 +615,7 @@ class Rounds:
         """
         if self.clock.stopping.is_set():
             return -inf
-        seconds = EVALUATION_FACTOR * self.record.scan_seconds
+        seconds = EVALUATION_FACTOR * self.history.scan_seconds
         if self.rows_of_whole is not None:
             # All rows are scanned with this solution, and evaluated.
             seconds *= 2 * self.rows_of_whole / self.subtask.D.n
@@ -630,7 +633,7 @@ class Rounds:
     ) -> randsvm.PartSolution:
         """Solve the problem of some rows; see randsvm.PartSolver."""
         if gap is None:
-            gap = PART_GAP_SHARE * self.gap_target if self.gap else None
+            gap = PART_GAP_SHARE * self.gap_target if self.gap_asked else None
         resources, whole = self.job.resources, self.subtask.D
         room = max(0, resources.data_bytes - whole.store.resident_bytes) // self.memory_sharers
         D = whole.subset(whole.mask(rows)).regrouped(room, resources.tmpdir)
@@ -644,7 +647,7 @@ class Rounds:
             self.clock,
             self.share_end,
             memory_sharers=2 * self.memory_sharers,
-            gap=gap,
+            gap_asked=gap,
             rows_of_whole=whole.n,
         )
         # With other bounds than those of the whole problem, it may not be feasible for all rows.
@@ -659,7 +662,7 @@ class Rounds:
         finally:
             # Also after an exception the best solution so far is kept. If it is feasible, its D
             # bounds the optimum over all rows.
-            best, so_far = inner.record, self.record
+            best, so_far = inner.history, self.history
             if is_feasible and solved is None and best.solution is not None:
                 self.inner_solution = _over(inner, rows, best.solution)
             if is_feasible and best.dual > so_far.dual:
@@ -768,23 +771,21 @@ class Rounds:
         Without time for any, P and D have no bound of rounding, and certify nothing. ends: the
         exceptions that end the evaluation.
         """
-        SV, certificate = found.SV, replace(found.certificate, certified=False)
-        count, dual = None, found.dual
+        found = replace(found, certificate=replace(found.certificate, certified=False))
         with suppress(*ends), clock.until(lambda: end):
-            if self.record.solution is None:
-                SV, at_first = self.scan.examine(SV)
-                self.record.add_solution(SV, at_first.certificate)
-            for solution, V in self.scan.evaluations(SV, self.gap):
-                SV, certificate, count = solution, V.certificate, V.count
-            certificate, dual = self._with_best_dual(SV, certificate)
-        return replace(
-            found,
-            dual=dual,
-            SV=SV,
-            certificate=certificate,
-            violators=None if isinstance(SV, ReducedMachine) else count,
-            evaluated=count is not None,
-        )
+            if self.history.solution is None:
+                SV, at_first = self.scan.examine(found.SV)
+                found = replace(found, SV=SV)
+                self.history.add_solution(SV, at_first.certificate)
+            for SV, V in self.scan.evaluations(found.SV, self.gap_asked):
+                count = None if isinstance(SV, ReducedMachine) else V.count
+                found = replace(
+                    found, SV=SV, certificate=V.certificate, violators=count, evaluated=True
+                )
+                self.evaluated = found
+            certificate, dual = self._with_best_dual(found.SV, found.certificate)
+            found = self.evaluated = replace(found, certificate=certificate, dual=dual)
+        return found
 
     def _with_best_dual(
         self, SV: KernelSolution, evaluated: Certificate
@@ -795,9 +796,9 @@ class Rounds:
         Each D bounds the optimum from below.
         """
         is_reduced = isinstance(SV, ReducedMachine)
-        source_of_dual = self.inner_solution if is_reduced else self.record.dual_solution
-        gains = self.record.dual - evaluated.dual
-        if self.gap is not None and evaluated.gap <= self.gap:
+        source_of_dual = self.inner_solution if is_reduced else self.history.dual_solution
+        gains = self.history.dual - evaluated.dual
+        if self.gap_asked is not None and evaluated.gap <= self.gap_asked:
             return evaluated, None
         if (
             source_of_dual is None
@@ -823,24 +824,27 @@ class Rounds:
         # More rounds do not lower the rounding of float64, from which a gap of inf follows.
         gap = found.certificate.gap
         # The rounds reached their target, and the gap is missed: the target was too large.
-        lowers_target = self.record.gap_of_last <= self.gap_target and gap < inf
+        lowers_target = self.history.gap_of_last <= self.gap_target and gap < inf
         refines = not lowers_target or self.continuations >= FLOAT32_CONTINUATIONS
         refines = refines and self.scan.kernel_layout.dtype is np.float32
         if not (lowers_target or refines):
             return False
         if lowers_target:
-            lower = (self.gap or 0.0) - EXCESS_FACTOR * (gap - self.record.gap_of_last)
+            lower = (self.gap_asked or 0.0) - EXCESS_FACTOR * (gap - self.history.gap_of_last)
             self.gap_target = max(self.gap_target * TARGET_FACTOR, lower)
         # After a gap of inf the run continues in float64, once: this needs no count.
         self.continuations += gap < inf
         self.start, self.begins_on_inner_set = (in_float64 if refines else unchanged), False
-        so_far, self.before = self.record, found
-        self.record = Record(so_far.rounds, so_far.scan_seconds)
-        self.record.add_solution(found.SV, found.certificate)
+        self.history = History(self.history.rounds, self.history.scan_seconds)
+        self.history.add_solution(found.SV, found.certificate)
         return True
 
     def _misses_gap(self, found: SubtaskSolution) -> bool:
-        return found.evaluated and self.gap is not None and found.certificate.gap > self.gap
+        return (
+            found.evaluated
+            and self.gap_asked is not None
+            and found.certificate.gap > self.gap_asked
+        )
 
     # --- interruptions -----------------------------------------------------------------------
 
@@ -858,20 +862,26 @@ class Rounds:
         return replace(found, certificate=replace(found.certificate, certified=False))
 
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
-        """Return the best solution so far; None: there is none.
+        """Return the best solution so far with the certificate that it has, or gets in a second;
+        None: there is none.
 
         That of an inner set is scanned first. Without time for the scan and a closing evaluation
-        there is no certificate.
+        the last solution with a certificate is returned, or else one without.
         """
         if (found := self.uncertified(stopped)) is None:
             return None
-        # What ended the rounds may end the evaluation as well.
-        clock, ends = Clock(INTERRUPTED_SECONDS), (Exception,)
-        # Events go to no other listener, which may cancel this work.
-        with listening(clock):
-            return self._evaluate(found, clock, clock.end, ends=ends)
+        proven = self.evaluated
+        if proven is None or not proven.SV.has_coefficients_of(found.SV):
+            # What ended the rounds may end the evaluation as well.
+            clock, ends = Clock(INTERRUPTED_SECONDS), (Exception,)
+            # Events go to no other listener, which may cancel this work.
+            with listening(clock):
+                found = self._evaluate(found, clock, clock.end, ends=ends)
+            if found.evaluated or proven is None:
+                return found
+        return replace(proven, stopped=stopped)
 
-    def transcript(self, found: SubtaskSolution) -> Arrays:
+    def transcript(self, found: SubtaskSolution) -> TranscriptArrays:
         """Return the arrays of --certificate for a solution with row numbers of the subtask."""
         dual = found.SV if found.dual is None else found.dual
         return transcript_of(self.scan, found.SV, dual, self.subtask.rows)
@@ -883,7 +893,7 @@ class Rounds:
         return replace(found, SV=self.subtask.in_whole(SV))
 
 
-def _over(part: Rounds, rows: np.ndarray, SV: Machine) -> Machine:
+def _over(part: Rounds, rows: np.ndarray, SV: AnySolution) -> AnySolution:
     """Return a solution of the problem of some rows with their row numbers in all of D."""
     points = part.scan.completed(SV).points
     assert points is not None

@@ -35,12 +35,12 @@ KINDS = {
 # Version of the file.
 VERSION = 1
 
-Arrays: TypeAlias = Mapping[str, np.ndarray]
+TranscriptArrays: TypeAlias = Mapping[str, np.ndarray]
 
 
 def transcript_of(
     scan: Scan, SV: KernelSolution, dual: KernelSolution, rows: np.ndarray | None
-) -> Arrays:
+) -> TranscriptArrays:
     """Return the arrays of a machine.
 
     dual: the solution of which D is. rows : (n,) int64, the numbers of the rows of the scan in the
@@ -68,12 +68,12 @@ def transcript_of(
     }
 
 
-def without_rows(n: int) -> Arrays:
+def without_rows(n: int) -> TranscriptArrays:
     """Return the arrays of a machine without support vectors."""
     return {"u": np.zeros(n), "error": np.zeros(n)}
 
 
-def write(path: str, model: str, machines: Sequence[Arrays]) -> None:
+def write(path: str, model: str, machines: Sequence[TranscriptArrays]) -> None:
     """Write the arrays of all machines. model: its file, whose seal the transcript repeats."""
     seal = files.read_whole(model).rstrip(b"\n").rpartition(SEAL_PREFIX)[2].decode()
     sizes = [{name: len(array) for name, array in one.items()} for one in machines]

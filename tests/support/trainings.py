@@ -34,7 +34,7 @@ from randsvm.training import cross_validation, kernel_machine, linear_machine, p
 from randsvm.training import search as searches
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Clock, Job, Stopped, StopReason, TimeLimitError
-from randsvm.training.rounds import Algorithm, Record, Rounds, total_certificate
+from randsvm.training.rounds import Algorithm, History, Rounds, total_certificate
 from randsvm.training.run import labelled
 from randsvm.training.small_pairs import small_pairs as solve_small_pairs
 from randsvm.training.subtasks import Subtask, Subtasks

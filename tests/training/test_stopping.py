@@ -10,10 +10,11 @@ import numpy as np
 import oracle
 import pytest
 from commands import run_train
-from learning import board, learn, read_log
+from learning import board, kernel, learn, read_log
 from solving import Certificate, sampling, scan
-from trainings import Record, Stopped, StopReason, TimeLimitError, open_rounds, trained
+from trainings import History, Stopped, StopReason, TimeLimitError, open_rounds, trained
 
+from randsvm.errors import Interrupted
 from randsvm.events import Waiting, emit, listening
 
 WORDS = "-t 2 -g 5"
@@ -104,7 +105,7 @@ def test_a_time_limit_exits_with_0_and_is_reported_everywhere(command, tmp_path,
 
 
 def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
-    best = Record()
+    best = History()
     solutions = [SimpleNamespace() for _ in range(4)]
     rounds = [(9.0, 1.0), (5.0, 2.0), (7.0, 4.0), (6.0, 3.0)]
     for solution, (primal, dual) in zip(solutions, rounds, strict=True):
@@ -139,7 +140,7 @@ def test_an_interrupted_run_ends_with_the_scanned_offset_without_support_vectors
     with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
         SV, _ = rounds.scan.examine(rounds.solve(inf).SV)
         empty = replace(SV, rows=SV.rows[:0], beta=SV.beta[:0], b=7.0, points=None)
-        rounds.record, rounds.inner_solution = Record(), empty
+        rounds.history, rounds.inner_solution = History(), empty
 
         # The scan ends, and the evaluation does not.
         def failing(*_):
@@ -149,6 +150,32 @@ def test_an_interrupted_run_ends_with_the_scanned_offset_without_support_vectors
         found = rounds.interrupted(Stopped(StopReason.INTERRUPTED, ("",)))
         assert len(found.SV) == 0
         assert -1 <= found.SV.b <= 1
+
+
+def test_a_signal_during_the_closing_evaluation_keeps_what_it_has_proven(
+    tmp_path, set_sizes, monkeypatch
+):
+    """Without time for another evaluation."""
+    set_sizes(interrupted_seconds=0.0)
+    data = board(500)
+    with open_rounds(data.save(tmp_path / "data"), gamma=5.0) as rounds:
+        solved, evaluations = rounds.solve(inf), rounds.scan.evaluations
+
+        def interrupted(*args):
+            yield next(evaluations(*args))
+            raise Interrupted(15)
+
+        monkeypatch.setattr(rounds.scan, "evaluations", interrupted)
+        with pytest.raises(Interrupted):
+            rounds.with_evaluation(solved)
+        found = rounds.interrupted(Stopped(StopReason.INTERRUPTED, ("",)))
+        assert found.evaluated
+        assert found.stopped.reason is StopReason.INTERRUPTED
+        SV, proven = found.SV, found.certificate
+        u = kernel(WORDS, data.X, data.X[SV.rows]) @ SV.beta
+        exact = oracle.objectives(data.y, u, SV.dense(500), SV.b, 1.0)
+        assert abs(proven.primal - exact.primal) <= proven.primal_error + 1e-12 * exact.primal
+        assert abs(proven.dual - exact.dual) <= proven.dual_error + 1e-12 * exact.primal
 
 
 def test_sums_in_float64_after_a_missed_gap_have_a_deadline(tmp_path, set_sizes, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from base import Resources
 from scans import problem
 from solving import Certificate, KernelSolution
-from trainings import KernelParams, Record, Subtask, Subtasks, open_task, total_certificate
+from trainings import History, KernelParams, Subtask, Subtasks, open_task, total_certificate
 
 # The row numbers of a pair in the whole D: class by class.
 PAIR = np.array([5, 2, 9, 4])
@@ -68,6 +68,6 @@ def test_a_certificate_of_pairs_is_the_sum_of_theirs():
 
 
 def test_rounds_at_a_tighter_tolerance_count_anew():
-    record = Record(violation=0.5, idle=5)
-    record.tighten()
-    assert (record.violation, record.idle) == (np.inf, 0)
+    history = History(violation=0.5, idle=5)
+    history.tighten()
+    assert (history.violation, history.idle) == (np.inf, 0)
