@@ -98,15 +98,13 @@ def label_value(text: str) -> Any:
 
 
 class Rows:
-    """Rows in CSR form: the entries of row i are those from indptr[i] to indptr[i + 1].
-
-    row: of each entry; lengths: |x|; moved: how far rounding moved each row at most, in units of it
-    """
+    """Rows in CSR form: row i has the entries from indptr[i] to indptr[i + 1]. row: of each entry;
+    lengths: |x|; moved: how far rounding moved each row at most, in units of it"""
 
     def __init__(self, indptr: Any, indices: Any, values: Any, moved: Any = None) -> None:
         self.indptr, self.indices, self.values, self.n = indptr, indices, values, len(indptr) - 1
-        self.row, squares = np.repeat(np.arange(self.n), np.diff(indptr)), np.zeros(self.n)
-        squares = squares.astype(values.dtype)
+        self.row = np.repeat(np.arange(self.n), np.diff(indptr))
+        squares = np.zeros(self.n, values.dtype)
         np.add.at(squares, self.row, values * values)
         self.lengths = np.sqrt(squares)
         self.moved = self.lengths if moved is None else moved
@@ -147,13 +145,13 @@ class Data:
 
     def __init__(self, paths: list[str], weights_path: str | None, model: Any) -> None:
         words = [LINE.findall(line)[0] for path in paths for line in lines_of(path)]
-        labels, costs, texts = zip(*words, strict=True) if words else ((), (), ())
+        names, costs, texts = zip(*words, strict=True) if words else ((), (), ())
         weights = [cost or b"1" for cost in costs]
         weights = weights if weights_path is None else lines_of(weights_path)
         require(words and len(weights) == len(words), BAD, "expected rows, and a weight for each")
-        names = {label: label.decode("utf-8", "surrogateescape") for label in dict.fromkeys(labels)}
-        self.value = {label: label_value(name) for label, name in names.items()}
-        first = {self.value[label]: names[label] for label in reversed(names)}
+        labels = [name.decode("utf-8", "surrogateescape") for name in names]
+        self.value = {label: label_value(label) for label in labels}
+        first = {self.value[label]: label for label in reversed(labels)}
         self.classes: dict[Any, Any] = dict.fromkeys(self.value.values()) | first
         found = numbers(weights, float)
         require(found.min() >= 0, BAD, "expected weights from 0")
@@ -173,25 +171,21 @@ class Data:
         return hashed.hexdigest()
 
 
-def no_number(text: str) -> None:
-    raise Ended(REFUTED, f"the trailer says {text}, which is no number")
-
-
 class Model:
-    """A model file [3] and its kernel; linear and precomputed ones are the polynomial <x, z>.
+    """A model file [3] and its kernel; linear and precomputed ones are the polynomial <x, z>. head:
+    the words of each line of the header; trailer: its values; beta: (rows, columns), the numbers
+    that begin each row; texts: the features after them; unit: the error of a rounding"""
 
-    head: the words of each line of the header; trailer: its values; beta : (rows, columns), the
-    numbers that begin each row; texts: the features after them; unit: the error of a rounding
-    """
-
-    def __init__(self, path: str, real: Any = np.float64) -> None:
+    def __init__(self, path: str, real: Any = np.float64, content: bytes = b"") -> None:
         self.real, self.unit = real, float(np.finfo(real).eps) / 2
-        body, found, seal = content_of(path).rpartition(b"\n# randsvm sha256 ")
+        self.content = content or content_of(path)
+        body, found, seal = self.content.rpartition(b"\n# randsvm sha256 ")
         self.seal = hashlib.sha256(body + b"\n").hexdigest()
         text, *lines = body.split(b"\n# randsvm ")
         require(found and lines[:1] == [b"format 2"], BAD, f"{path}: expected a model of format 2")
         require(seal == self.seal.encode() + b"\n", REFUTED, f"the seal of {path} is wrong")
-        read: Any = {"parse_float": real, "parse_int": real, "parse_constant": no_number}
+        read: Any = {"parse_float": real, "parse_int": real}
+        read["parse_constant"] = lambda word: require(False, REFUTED, f"{word} is no number")
         pairs = (line.decode("utf-8", "surrogateescape").partition(" ") for line in lines)
         self.trailer = {key: json.loads(value, **read) for key, _, value in pairs}
         self.problem: dict[str, Any] = self.trailer["problem"]
@@ -211,6 +205,8 @@ class Model:
             bias, d = real(head["bias"][0]), int(head["nr_feature"][0])
             self.b = self.beta[-1] * bias if bias >= 0 else np.zeros(columns, real)
             names = self.known if "randsvm_model" in head else np.arange(1, d + 1)
+            of_w = f"expected {len(names)} rows of w and one of the bias if it is not below 0"
+            require(len(words) == len(names) + (bias >= 0), BAD, of_w)
             both = zip(names, words, strict=False)
             w = zip(*([b"%d:%s" % (k, v) for v in row] for k, row in both), strict=True)
             self.texts, self.beta = [*map(b" ".join, w)], np.eye(columns, dtype=real)
@@ -265,6 +261,7 @@ class Model:
             C = Rows(Z.indptr, Z.indices, (Z.values - centre[Z.places(columns)]) * root)
         step = min(2048, max(TILE, 2**18 // (1 + len(columns))))
 
+        @np.errstate(all="ignore")  # each thread has a state of its own
         def part(start: int) -> np.ndarray:
             some = A.take(slice(start, start + step))
             own, found = columns if is_fine else np.unique(some.indices), list[Any]()
@@ -330,13 +327,13 @@ def machines_of(data: Data, model: Model) -> list[Any]:
         found = [(every, y, 1, own, beta[:, 0])]
     else:
         labels, total = [label_value(text) for text in model.trailer["labels"]], added(weights)
-        text = f"labels {model.trailer['labels']}, in the data {[*data.classes.values()]}"
         is_same = set(labels) == set(data.classes) and len(labels) == len(data.classes) > 1
-        require(is_same, REFUTED, text)
+        require(is_same, REFUTED, f"the labels of the data are {[*data.classes.values()]}")
         place, K = {text: labels.index(value) for text, value in data.value.items()}, len(labels)
         classes = np.array([place[text] for text in data.labels])
         totals = [added(weights[classes == k]) for k in range(K)]
         stated = given.get("class_weights", [1] * K)
+        require(all(w is None or w > 0 for w in stated), BAD, "class_weights are above 0")
         of_class = [total / (K * totals[k]) if w is None else w for k, w in enumerate(stated)]
         has_pairs = K == 2 or given.get("multiclass") == "ovo"
         of_vector = np.repeat(np.arange(K), [int(v) for v in model.head.get("nr_sv", [0] * K)])
@@ -353,8 +350,8 @@ def machines_of(data: Data, model: Model) -> list[Any]:
                 rest = total / (2 * added(weights[classes != i])) if given.get("balanced") else 1
                 factor = np.where(y > 0, stated[i] or total / (2 * totals[i]), rest)
             found.append((rows, y, factor[rows], own, beta[own, column]))
-    text = f"expected {len(found)} numbers rho, found {len(model.b)}"
-    require(len(model.b) == len(found), BAD, text)
+    count = len(model.b)
+    require(count == len(found), BAD, f"expected {len(found)} numbers rho, found {count}")
     for k, (rows, y, factor, own, coefficients) in enumerate(found):
         one = found[k] = SimpleNamespace(rows=rows, own=own, has_b=given.get("bias", True))
         sign, one.epsilon, one.t, one.a = TASKS[task](given, added(weights[rows]))
@@ -381,11 +378,9 @@ def keys_of(X: Rows, Z: Rows, near: float) -> list[bytes]:
 
 
 def divided(one: Any, at: np.ndarray, keys: list[bytes]) -> Any:
-    """Return beta from the keys of the rows `at`, then of the vectors. [5]
-
-    Equal rows share coefficients of equal vectors: those above 0 go to the highest y first, those
-    below 0 to the lowest, each up to its bound.
-    """
+    """Return beta from the keys of the rows `at`, then of the vectors. [5] Equal rows share
+    coefficients of equal vectors: those above 0 go to the highest y first, those below 0 to the
+    lowest, each up to its bound."""
     left, members, beta = defaultdict[Any, Any](int), defaultdict[Any, list[int]](list), 0 * one.C
     for key, value in zip(keys[len(at) :], one.beta, strict=True):
         left[key, 1 if value > 0 else -1] += abs(value)
@@ -404,11 +399,9 @@ def divided(one: Any, at: np.ndarray, keys: list[bytes]) -> Any:
 
 def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
     """Return P and D and their errors, P - D and its error, by how much D may be above the optimum,
-    and how much of this is no rounding. [7]
-
-    beta: coefficients of D; sums: u of the machine, v of beta, with bounds of their errors, and
-    |w_Z - w|^2 with the w of beta; kappa2: the largest K(x, x)
-    """
+    and how much of this is no rounding. [7] beta: coefficients of D; sums: u of the machine, v of
+    beta, with bounds of their errors, and |w_Z - w|^2 with the w of beta; kappa2: the largest
+    K(x, x)"""
     (u, u_error), (v, v_error), (apart, apart_error) = sums
     y, C, b, tube, size, most = one.y, one.C, one.b, one.tube, abs(beta), np.maximum
     unit = float(np.finfo(C.dtype).eps) / 2
@@ -458,8 +451,9 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
 def transcript_of(path: str, model: Model) -> list[dict[str, np.ndarray]]:
     """Return the arrays of each machine that --certificate wrote. [8]"""
     content, machines = content_of(path), []
-    first, second, rest = content.split(b"\n", 2)
+    first, *others = content.split(b"\n", 2)
     require(first == b"randsvm transcript 1", BAD, f"{path}: not a transcript")
+    second, rest = others
     head, at = json.loads(second), len(content) - len(rest)
     require(head["model"] == model.seal, REFUTED, f"{path} is the transcript of another model")
     for sizes in head["machines"]:
@@ -484,15 +478,13 @@ class Check:
         self.Z, self.floor, diagonal = Rows.of(model.texts, 0, model.real), 0.0, np.ones(n)
         self.apart = 0.0, 0.0  # of a precomputed kernel, s and the half of |K - K'| [5]
         if not (samples and model.is_rbf) or "columns" in trailer:
-            raw, digest = Rows.of(data.texts, data.base, model.real), trailer["digest"]
-            text = f"the rows do not have the digest {digest}: other rows, labels, weights"
-            is_same = plain or data.digest(raw, model.problem["task"]) == digest
-            require(is_same, REFUTED, text)
+            raw, text = Rows.of(data.texts, data.base, model.real), "other rows, labels or weights"
+            is_same = plain or data.digest(raw, model.problem["task"]) == trailer["digest"]
+            require(is_same, REFUTED, f"the rows do not have the digest of the model: {text}")
             self.X = model.scaled(raw)
             if not model.is_rbf:
                 diagonal = model.largest((self.X.lengths + model.unit * self.X.moved) ** 2)
-        text = f"{n} rows, the model was trained on {trailer['n']:.0f}"
-        require(n == trailer["n"], REFUTED, text)
+        require(n == trailer["n"], REFUTED, f"{n} rows, the model is of {trailer['n']:.0f}")
         self.machines = machines_of(data, model)
         if model.kernel == "precomputed":  # a vector is the number of a row
             names = raw.values[raw.indptr[:-1]].tolist()
@@ -568,12 +560,9 @@ class Check:
             v = v + np.array([[0], [length * math.sqrt(kappa2)]]) * (v is u) + other
             u = u + other
             return evaluate(one, beta, (u, v, (length**2 / 2,) * 2), kappa2)
-        w, w_error = model.sums(Z, Z, one.beta)
-        terms = (one.beta, w, w_error), (-2 * beta, *u), (beta, *v)
-        parts = [
-            (added(B * s), ROOM * added(abs(B) * (e + 50 * model.unit * abs(s))))
-            for B, s, e in terms
-        ]
+        terms = (one.beta, *model.sums(Z, Z, one.beta)), (-2 * beta, *u), (beta, *v)
+        some = [(added(B * s), added(abs(B) * (e + 50 * model.unit * abs(s)))) for B, s, e in terms]
+        parts = np.array(some) * [1, ROOM]
         of_P = evaluate(one, 0 * beta, (u, 0 * v, parts[0]), kappa2)
         found = evaluate(one, beta, (u, v, np.sum(parts, axis=0)), kappa2)
         found[[0, 2]] = of_P[[0, 2]]  # P itself does not depend on the coefficients of D
@@ -588,7 +577,8 @@ class Check:
         size = max(abs(P), abs(D), self.floor)
         right = np.isfinite([primal, room, dual, dual_room, gap]).all()
         require(right, REFUTED, "a number that the trailer claims is infinite")
-        unit = 2.0**-50 if "primal_error" in said else 2e-6
+        unit = 2.0**-50 if {"primal_error", "dual_error"} & said.keys() else 2e-6
+        require(unit < 1e-9 or self.model.is_linear, BAD, "expected a line primal_error")
         found_P, found_D = f"P {P:.12g} +- {P_error:.2g}", f"D {D:.12g} - {D_error + lost:.2g}"
         found_gap = f"gap {distance / size if size else 0:.6g}"
         of_sums = f"coefficients miss a sum that the problem prescribes, which costs D {cost:.3g}"
@@ -647,7 +637,7 @@ def verdict(
         return status, text
     if pairs > PAIRS[1] and not exact:
         return status, f"{text}; --exact decides, with {pairs:.2g} kernel values"
-    return Check(Model(path, FINE), rows, said, 0, found).verdict()
+    return Check(Model(path, FINE, model.content), rows, said, 0, found).verdict()
 
 
 def check(*words: Any, **options: Any) -> tuple[int, str]:
@@ -657,7 +647,9 @@ def check(*words: Any, **options: Any) -> tuple[int, str]:
             return verdict(*words, **options)
     except Ended as ended:
         return ended.args
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
+    ) as error:  # fmt: skip
         return BAD, f"lacking or bad content: {error!r}"
 
 

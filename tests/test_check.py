@@ -23,6 +23,7 @@ import pytest
 import random_problems
 from commands import run_predict, run_train
 
+import randsvm
 from randsvm import check
 from randsvm.errors import (
     ContentError,
@@ -31,6 +32,7 @@ from randsvm.errors import (
     OutOfTimeError,
     OutputError,
     ParameterError,
+    RandsvmError,
 )
 
 SOURCE = Path(check.__file__)
@@ -390,6 +392,9 @@ def test_near_rows_far_from_zero_are_verified_by_finer_numbers(tmp_path):
     data.write_text(text_of(y, X))
     run_train("-q", "-g", 0.5, data, model)
     assert verdict(data, model)[0] == check.VERIFIED
+    # The model is read once, so it may come from a pipe.
+    words = [sys.executable, SOURCE, data, "-"]
+    assert subprocess.run(words, input=model.read_bytes(), capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize("number", [120, 140])
@@ -586,7 +591,8 @@ MODELS = {
     "infinite P": (
         "svc", lambda body: re.sub("(?<=# randsvm primal ).*", "1e999", body), "infinite"),
     "bias of a linear machine forgotten": ("hinge", lambda body: re.sub(
-        "(?m)^bias .*", "bias -1", body), "P "),
+        r"\n\S+ \n# randsvm format", "\n# randsvm format",
+        re.sub("(?m)^bias .*", "bias -1", body)), "P "),
     "b of a machine without": ("hinge", problem(bias=False), "b is "),
     "squared loss said to be linear": ("squared hinge", problem(loss="hinge"), "P |coefficient"),
     "linear loss said to be squared": ("hinge", problem(loss="squared-hinge"), "P "),
@@ -889,6 +895,47 @@ def test_a_model_whose_counts_disagree_ends_with_65_and_a_plain_line(trained, tm
     assert (status, re.fullmatch(reason, text) is not None) == (check.BAD, True), text
 
 
+def removed(keys):
+    return lambda body: re.sub(rf"(?m)^# randsvm ({keys}) .*\n", "", body)
+
+
+# Edits of a model that the prediction refuses, too: training, edit, message.
+NO_MODELS = {
+    "a row of w more": (
+        "hinge",
+        lambda body: re.sub(r"(\n\S+ \n# randsvm format)", r"\n123456 \1", body),
+        "rows of w",
+    ),
+    "no errors": ("svc", removed("primal_error|dual_error"), "primal_error"),
+    "brackets": (
+        "svc",
+        lambda body: re.sub("(?m)^# randsvm problem .*", "# randsvm problem " + "[" * 10**5, body),
+        "recursion",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_MODELS)
+def test_what_the_prediction_refuses_is_no_model(trained, tmp_path, name):
+    training, edit, reason = NO_MODELS[name]
+    data, content, _ = trained(training)
+    model = tmp_path / "model"
+    model.write_bytes(content.read_bytes())
+    resealed(model, edit)
+    with pytest.raises(RandsvmError):
+        randsvm.load(str(model))
+    status, text = verdict(data, model)
+    assert status == check.BAD and reason in text, text
+
+
+def test_class_weights_of_0_are_refused(trained, tmp_path):
+    data, content, _ = trained("rest")
+    model = tmp_path / "model"
+    model.write_bytes(content.read_bytes())
+    resealed(model, problem(class_weights=[0, 0, 0]))
+    assert verdict(data, model) == (check.BAD, "class_weights are above 0")
+
+
 def test_a_file_that_is_no_model_ends_with_65_and_a_missing_one_with_66(trained, tmp_path):
     data, model, _ = trained("svc")
     assert verdict(data, data)[0] == check.BAD
@@ -907,6 +954,22 @@ def test_the_command_prints_its_verdict_and_ends_with_its_code(trained, tmp_path
         done = subprocess.run([sys.executable, SOURCE, *words], capture_output=True, text=True)
         assert done.returncode == code
         assert done.stdout.startswith({0: "verified: P ", 1: "refuted: ", 2: ""}[code])
+
+
+def test_numbers_that_overflow_leave_no_warning(trained, tmp_path):
+    data, content, _ = trained("svc")
+    model = tmp_path / "model"
+    model.write_bytes(content.read_bytes())
+    resealed(model, header("gamma", "1e308"))
+    done = subprocess.run([sys.executable, SOURCE, data, model], capture_output=True, text=True)
+    assert done.returncode in (check.REFUTED, check.UNDECIDED) and done.stderr == ""
+
+
+def test_an_empty_transcript_is_none(trained, tmp_path):
+    data, model, _ = trained("svc")
+    (tmp_path / "empty").write_bytes(b"")
+    status, text = verdict(data, model, certificate=str(tmp_path / "empty"))
+    assert status == check.BAD and text.endswith("not a transcript")
 
 
 # ---- random certificates -------------------------------------------------------------------------
