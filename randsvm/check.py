@@ -191,15 +191,15 @@ class Model:
         self.problem: dict[str, Any] = self.trailer["problem"]
         self.is_linear = b"solver_type " in text[:100]
         above, _, below = text.partition(b"\nw\n" if self.is_linear else b"\nSV\n")
-        head = {word: rest for word, *rest in map(str.split, above.decode().split("\n"))}
-        self.head = head
+        head = self.head = {key: rest for key, *rest in map(str.split, above.decode().split("\n"))}
+        require(len(self.trailer | head) == len(lines) + above.count(b"\n") + 1, BAD, "key twice")
         runs = [run.partition("-") for run in self.trailer.get("features", "").split(",") if run]
         self.known = np.array([k for a, _, b in runs for k in range(int(a), int(b or a) + 1)], int)
         words = [line.split() for line in below.split(b"\n")] if below else []
         columns = min((sum(b":" not in word for word in row) for row in words), default=1)
         self.texts = [b" ".join(row[columns:]) for row in words]
-        self.beta = numbers([word for row in words for word in row[:columns]], real)
-        self.beta = self.beta.reshape(len(words), columns)
+        beta = [word for row in words for word in row[:columns]]
+        self.beta = numbers(beta, real).reshape(len(words), columns)
         self.b = -numbers(head.get("rho", []), real)
         if self.is_linear:  # a machine of one vector, w, with the coefficient 1
             bias, d = real(head["bias"][0]), int(head["nr_feature"][0])

@@ -899,6 +899,10 @@ def removed(keys):
     return lambda body: re.sub(rf"(?m)^# randsvm ({keys}) .*\n", "", body)
 
 
+def line_twice(key):
+    return lambda body: re.sub(rf"(?m)^({key} .*\n)", r"\1\1", body)
+
+
 # Edits of a model that the prediction refuses, too: training, edit, message.
 NO_MODELS = {
     "a row of w more": (
@@ -906,6 +910,8 @@ NO_MODELS = {
         lambda body: re.sub(r"(\n\S+ \n# randsvm format)", r"\n123456 \1", body),
         "rows of w",
     ),
+    "gamma twice": ("svc", line_twice("gamma"), "key twice"),
+    "gap twice": ("svc", line_twice("# randsvm gap"), "key twice"),
     "no errors": ("svc", removed("primal_error|dual_error"), "primal_error"),
     "brackets": (
         "svc",
