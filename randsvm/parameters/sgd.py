@@ -41,6 +41,8 @@ FIXED_BY_MODEL = frozenset(
 
 # The losses of classes that a user chooses from; svm/linear.py has the formulas.
 LOSS_NAMES = ("hinge", "squared-hinge", "log")
+# Those that --gap minimises: algorithms/newton.py has their duals.
+GAP_LOSSES = ("hinge", "squared-hinge", "log")
 # The loss of novelty detection with -n: how far a row lies outside, without a margin. Without -n
 # the losses of classes serve, and the origin is the only negative row.
 OUTSIDE = "outside"
@@ -211,6 +213,10 @@ class SgdParams(MachineParams):
         require(
             self.task == "svr" or (self.task == "svc" and self.multiclass != "crammer-singer"),
             "--gap of sgd is for -s svr, and for -s svc with --multiclass ovr",
+        )
+        require(
+            self.task == "svr" or self.loss in (None, *GAP_LOSSES),
+            f"--gap does not go with --loss {self.loss}",
         )
         require(
             self.early_stopping is None and self.update is None,

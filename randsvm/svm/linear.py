@@ -41,9 +41,9 @@ LOSSES = {
 }
 # LIBLINEAR's solvers of a regression by its loss.
 SOLVER_OF_REGRESSION_LOSS = {"hinge": "L2R_L1LOSS_SVR_DUAL", "squared-hinge": "L2R_L2LOSS_SVR"}
-# The loss of each solver of LIBLINEAR, but for CRAMMER_SINGER.
+# The loss of each solver of LIBLINEAR, but for CRAMMER_SINGER: the first one that names it.
 LOSS_OF_SOLVER = {
-    **{LOSSES[name].solver: name for name in LOSS_NAMES},
+    **{LOSSES[name].solver: name for name in reversed(LOSS_NAMES)},
     **{solver: loss for loss, solver in SOLVER_OF_REGRESSION_LOSS.items()},
 }
 
