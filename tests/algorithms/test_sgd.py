@@ -14,7 +14,7 @@ from learning import learn
 from liblinear import liblinearutil
 from model_files import load_model
 from random_problems import interrupted_at
-from rows import Batch, Draws, by_class, open_rows, rows_of_pass
+from rows import Draws, batch_of, by_class, open_rows, rows_of_pass
 from scipy import optimize, sparse
 from sklearn import svm
 from trainings import Learner, SgdSchedule, _sgd
@@ -51,15 +51,7 @@ class SparseRows:
         """Return the rows as a batch; dense rows have every column, and their columns are not
         stored.
         """
-        X = sparse.csr_matrix(self.X.astype(np.float32))
-        if dense:
-            m, d = X.shape
-            X = sparse.csr_matrix(
-                (X.toarray().ravel(), np.tile(np.arange(d), m), np.arange(m + 1) * d), (m, d)
-            )
-        columns = np.empty(0, np.int32) if dense else X.indices.astype(np.int32)
-        order = self.order if order is None else order
-        return Batch(X.indptr, columns, X.data, self.y, order.astype(np.int32))
+        return batch_of(self.X, self.y, self.order if order is None else order, dense)
 
     def learn_with_both(self, learner, plain, dense=False):
         """Run the same steps in both learners."""

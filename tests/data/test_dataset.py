@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import (
     Draws,
+    arrays_of,
     by_class,
     dataset,
     matrix_of,
@@ -236,11 +237,11 @@ def rows_in_pass_order(D, *key):
     """
     found = []
     for batch in shuffled_batches(D, Draw(*key)):
-        rows = []
+        rows, (starts, columns, values) = [], arrays_of(batch)
         for i in batch.order:
-            at = slice(batch.starts[i], batch.starts[i + 1])
-            row = int(batch.values[at][0]) - 1
-            assert batch.columns[at].tolist() == [0, 1 + row % 7]
+            at = slice(starts[i], starts[i + 1])
+            row = int(values[at][0]) - 1
+            assert columns[at].tolist() == [0, 1 + row % 7]
             assert batch.y[i] == row // 300
             rows.append(row)
         found.append(rows)

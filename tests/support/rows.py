@@ -131,11 +131,26 @@ def sample(D: Dataset, m: int, *key: int) -> np.ndarray:
     return D.sample(Draw(*key), m)
 
 
+def batch_of(X: np.ndarray, y: np.ndarray, order: np.ndarray, dense: bool = False) -> Batch:
+    """Return rows as a batch of float32. dense: all values are stored, and their columns are not."""
+    m, d = X.shape
+    rows = sparse.csr_matrix(X.astype(np.float32))
+    starts, columns, values = rows.indptr, rows.indices.astype(np.int32), rows.data
+    if dense:
+        starts, columns, values = np.arange(m + 1) * d, columns[:0], rows.toarray().ravel()
+    return Batch(starts, columns, values, y, order.astype(np.int32))
+
+
+def arrays_of(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the starts of the rows of a batch, the columns and the values."""
+    return batch.starts, batch.columns, batch.values
+
+
 def rows_of_pass(D: Dataset, draw: Draw, *chunks: Any) -> Iterator[tuple[np.ndarray, int]]:
     """Yield x (d,) and the class of each row in the random order of a pass of SGD."""
     for batch in shuffled_batches(D, draw, *chunks):
-        shape = len(batch.y), D.d
-        X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape).toarray()
+        starts, columns, values = arrays_of(batch)
+        X = sparse.csr_matrix((values, columns, starts), (len(batch.y), D.d)).toarray()
         yield from ((X[i].astype(float), int(batch.y[i])) for i in batch.order)
 
 
