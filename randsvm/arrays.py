@@ -313,11 +313,15 @@ def csr_of_all(values: np.ndarray, m: int, d: int) -> CsrMatrix:
     return CsrMatrix(values.ravel(), columns, np.arange(m + 1, dtype=np.int64) * d, (m, d))
 
 
-def csr_parts(X: CsrMatrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def csr_parts(X: Matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return indptr (int32), indices and data of X, as compiled code takes them.
 
-    Raises ContentError for more nonzeros than int32 counts.
+    An array has no indices, which stands for all columns in each row. Raises ContentError for more
+    nonzeros than int32 counts.
     """
+    if isinstance(X, np.ndarray):
+        m, d = X.shape
+        return np.arange(m + 1, dtype=np.int32) * np.int32(d), np.empty(0, np.int32), X.ravel()
     if X.nnz > np.iinfo(np.int32).max:
         raise ContentError(f"expected at most 2,147,483,647 nonzeros at once, found {X.nnz:,}")
     return X.indptr.astype(np.int32, copy=False), X.indices, X.data

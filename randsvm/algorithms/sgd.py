@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import randsvm.algorithms._sgd as _sgd
-from randsvm.arrays import squared_norms
+from randsvm.arrays import csr_parts, squared_norms
 from randsvm.data.batches import Batch, chunk_groups, shuffled_batches
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draws
@@ -126,9 +126,9 @@ class Learner:
         if steps.mean_weight is not None:
             own = np.ones(len(batch.y)) if batch.weights is None else batch.weights
             row_weights = own / steps.mean_weight
+        starts, columns, values = csr_parts(batch.X)
         _sgd.steps(
-            batch.starts.astype(np.int32, copy=False), batch.columns.astype(np.int32, copy=False),
-            batch.values.astype(np.float32, copy=False), batch.y, batch.order,
+            starts, columns, values.astype(np.float32, copy=False), batch.y, batch.order,
             steps.weights, row_weights, [*LOSS_NAMES, OUTSIDE].index(steps.loss),
             steps.crammer_singer, steps.epsilon is not None, steps.epsilon or 0.0, steps.origin,
             steps.lambda_, steps.eta0, steps.bias_rate, steps.bias_lambda, steps.horizon,

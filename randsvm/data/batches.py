@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, slices
+from randsvm.arrays import Matrix, slices, to_csr
 from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, RowRange
 from randsvm.data.sampling import Draw, Permuter
 from randsvm.data.shard_executor import Shard
@@ -27,16 +27,14 @@ BATCH_NONZEROS = 1 << 20
 
 @record
 class Batch:
-    """Rows in CSR, and the order of learning.
+    """Rows, and the order of learning.
 
-    starts (m + 1,), columns (nnz,), order (steps,) integers; values (nnz,); y (m,) float64, class
-    indices or targets. columns is empty if every row has every column. weights : (m,) float64, the
-    weight of each step on a row, or None if rows have none.
+    X : (m, d), CSR, or an array of computed features; y : (m,) float64, class indices or targets;
+    order : (steps,) int32; weights : (m,) float64, the weight of each step on a row, or None if
+    rows have none.
     """
 
-    starts: np.ndarray
-    columns: np.ndarray
-    values: np.ndarray
+    X: Matrix
     y: np.ndarray
     order: np.ndarray
     weights: np.ndarray | None = None
@@ -91,33 +89,24 @@ def _batch(D: Dataset, pieces: Sequence[RowRange], random: Permuter) -> Batch:
     if weights is not None:
         rows, weights = split_by_weight(rows, weights, D.summary.total_weight / D.summary.n)
     order = rows[random.permutation(len(rows))].astype(np.int32)
-    return Batch(X.indptr, X.indices, X.data, y, order, weights)
+    return Batch(X, y, order, weights)
 
 
 def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterator[Batch]:
     """Yield the same rows with the features of `mapping`, computed ahead by all workers, few rows a
     batch."""
-    width, d = mapping.width, len(D.summary.features)
-    few = max(1, MAPPED_VALUES // width)
+    few = max(1, MAPPED_VALUES // mapping.width)
 
-    def parts() -> Iterator[tuple[Batch, CsrMatrix, np.ndarray]]:
+    def parts() -> Iterator[tuple[Batch, np.ndarray]]:
         for batch in batches:
-            shape = (len(batch.starts) - 1, d)
-            X = CsrMatrix(batch.values, batch.columns, batch.starts, shape)
             for at in slices(len(batch.order), few):
-                yield batch, X, batch.order[at]
+                yield batch, batch.order[at]
 
-    def mapped(part: tuple[Batch, CsrMatrix, np.ndarray]) -> Batch:
-        batch, X, rows = part
-        m = len(rows)
-        return Batch(
-            np.arange(m + 1, dtype=np.int32) * np.int32(width),
-            np.empty(0, np.int32),
-            mapping.values(X[rows]).ravel(),
-            batch.y[rows],
-            np.arange(m, dtype=np.int32),
-            None if batch.weights is None else batch.weights[rows],
-        )
+    def mapped(part: tuple[Batch, np.ndarray]) -> Batch:
+        batch, rows = part
+        values = mapping.values(to_csr(batch.X[rows]))
+        weights = None if batch.weights is None else batch.weights[rows]
+        return Batch(values, batch.y[rows], np.arange(len(rows), dtype=np.int32), weights)
 
     return D.pool.map_in_order(mapped, parts(), D.threads)
 

@@ -720,7 +720,8 @@ class UpdateRun(TrainingRun):
         learner.steps = replace(learner.steps, mean_weight=1.0 if weighted else None)
         y = np.zeros(len(rows.y)) if self.old.is_one_class else rows.y
         columns, order = self._columns_of(rows.X.indices), np.arange(len(y), dtype=np.int32)
-        learner.learn(Batch(rows.X.indptr, columns, rows.X.data, y, order, rows.weights))
+        X = rows.X.with_columns(columns, len(self.features))
+        learner.learn(Batch(X, y, order, rows.weights))
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
         if learner.steps_made >= max(2 * self.reported[0], 1):
             last, loss, errors = learner.progressive(self.reported)
@@ -745,7 +746,7 @@ class UpdateRun(TrainingRun):
             self.features = np.insert(self.features, places, new)
             self.learner.insert(places)
             columns, _ = find_columns(self.features, indices)
-        return columns.astype(np.int32)
+        return columns
 
     def _checkpoint_if_due(self) -> None:
         rows, moment = self.tried

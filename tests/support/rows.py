@@ -14,7 +14,7 @@ import pytest
 from scipy import sparse
 
 import randsvm
-from randsvm.arrays import FEATURES, CsrMatrix
+from randsvm.arrays import FEATURES, CsrMatrix, csr_parts
 from randsvm.data import batches, dataset, matching, svmlight, table
 from randsvm.data import chunks as storage
 from randsvm.data._svmlight import end_of_records
@@ -132,18 +132,14 @@ def sample(D: Dataset, m: int, *key: int) -> np.ndarray:
 
 
 def batch_of(X: np.ndarray, y: np.ndarray, order: np.ndarray, dense: bool = False) -> Batch:
-    """Return rows as a batch of float32. dense: all values are stored, and their columns are not."""
-    m, d = X.shape
-    rows = sparse.csr_matrix(X.astype(np.float32))
-    starts, columns, values = rows.indptr, rows.indices.astype(np.int32), rows.data
-    if dense:
-        starts, columns, values = np.arange(m + 1) * d, columns[:0], rows.toarray().ravel()
-    return Batch(starts, columns, values, y, order.astype(np.int32))
+    """Return rows as a batch of float32. dense: all values are stored, without columns."""
+    rows = X.astype(np.float32)
+    return Batch(rows if dense else CsrMatrix.from_dense(rows), y, order.astype(np.int32))
 
 
 def arrays_of(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the starts of the rows of a batch, the columns and the values."""
-    return batch.starts, batch.columns, batch.values
+    return csr_parts(batch.X)
 
 
 def rows_of_pass(D: Dataset, draw: Draw, *chunks: Any) -> Iterator[tuple[np.ndarray, int]]:
