@@ -38,13 +38,14 @@ import numpy as np
 
 from randsvm.algorithms import _newton
 from randsvm.algorithms.coordinates import ascend
-from randsvm.arrays import CsrMatrix, Matrix, column_sums, to_csr
+from randsvm.arrays import CsrMatrix, Matrix, column_sums, median, to_csr
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.svm.linear import Linear, LinearObjective
 
-# The smoothing begins at this width of f, and narrows by this factor with each new beta0.
+# The smoothing of classes begins at this width of f, and that of targets at their mean distance
+# from the median. It narrows by this factor with each new beta0.
 WIDTH, NARROWER = 1.0, 0.5
 # beta0 changes once the gap of the smoothed problem is below this part of the real gap.
 SMOOTHED_PART = 0.3
@@ -100,10 +101,6 @@ class Found:
     passes: int = 0
     is_limited: bool = False
     take_latest: Callable[[], None] | None = None
-
-    @property
-    def is_trained(self) -> bool:
-        return isfinite(self.primal) or bool(self.u[:-1].any())
 
 
 @dataclass(frozen=True)
@@ -265,6 +262,8 @@ class _Problem:
         self.is_direct = D.d <= FEW_COLUMNS and D.nnz <= FEW_IN_ROW * D.n
         self.moments = moments
         self.y, weights = objective.binary(D.labels(), D.weights(), k)
+        if objective.is_regression:
+            self.width = float(np.abs(self.y - median(self.y)).mean()) or WIDTH
         # A class of weight 0 has no losses. Coefficients are divided by C, so it is not 0.
         self.C = np.maximum(C * weights, np.finfo(float).tiny)
         largest = np.full(D.n, np.finfo(float).max)
@@ -400,8 +399,9 @@ class _Problem:
     @np.errstate(over="ignore", invalid="ignore")
     def _direction(self, at: _Point) -> np.ndarray:
         """Return the Newton step by preconditioned conjugate gradients."""
-        # Without a curved row nothing bounds the step of b.
-        ridge = 1e-9 * (1 + at.curvature)
+        # Without a curved row nothing bounds the step of b: with the curvature of all rows in its
+        # place the step is at most the width.
+        ridge = 1e-9 * at.curvature or float(self.C.sum()) / self.width
         H = self._hessian(ridge) if self.is_direct else None
         x, r = np.zeros_like(at.u), -at.gradient
         p = self._preconditioned(r, at.curvature, ridge)

@@ -68,9 +68,17 @@ from randsvm.training.job import (
     TimeLimitError,
     check_gap,
     check_paths,
+    never,
 )
 from randsvm.training.rounds import INTERRUPTED_SECONDS, total_certificate
-from randsvm.training.run import FileRun, StartDetails, Trainer, TrainingRun, check_row_weights
+from randsvm.training.run import (
+    BROKEN_OFF,
+    FileRun,
+    StartDetails,
+    Trainer,
+    TrainingRun,
+    check_row_weights,
+)
 from randsvm.training.transcript import write as write_transcript
 
 # The cost of a step is proportional to the number of classes.
@@ -110,7 +118,10 @@ class LinearTrainer(Trainer[SgdParams]):
         return params
 
     def described(self, params: SgdParams) -> StartDetails:
-        return StartDetails(fields={"gap_asked": params.gap})
+        notices = []
+        if params.average and not params.epochs:
+            notices.append("--average has no effect with --gap and without --epochs")
+        return StartDetails(notices=notices, fields={"gap_asked": params.gap})
 
     def decision(self, D: Dataset, params: SgdParams, clock: Clock) -> Decision:
         run = LinearTrainingRun(self, D, params, clock, clock.end)
@@ -142,6 +153,8 @@ MIN_TRAINING_ROWS = 2
 STEPS_SHARE = 0.99
 # A closing evaluation takes about this many times as long as the pass for the mean of |x|^2.
 EVALUATION_PASSES = 3.0
+# A notice names at most this many classes that are not trained.
+MAX_NAMED = 10
 
 
 class LinearTrainingRun(FileRun[SgdParams]):
@@ -246,6 +259,16 @@ class LinearTrainingRun(FileRun[SgdParams]):
             parts = certified(self.D, self.linear, steps, C, step.coefficients, bias)
             self.certificate = total_certificate(parts)
             self.largest_gap = max(one.gap for one in parts) if len(parts) > 1 else None
+
+    def save(self, stopped: Stopped, path: str | None = None) -> Trained:
+        if self.last_step is not None and stopped.reason in BROKEN_OFF:
+            zero = np.flatnonzero(~self.linear.w.any(axis=0))
+            labels = [self.trainer.labels[k] for k in zero] if len(self.linear.b) > 1 else []
+            text = ", ".join(labels[:MAX_NAMED]) + ", ..." * (len(labels) > MAX_NAMED)
+            with self.clock.until(never):
+                if labels:
+                    emit(Notice(f"weights of {len(labels)} classes are 0, not yet trained: {text}"))
+        return super().save(stopped, path)
 
     def train(self) -> None:
         """Make all epochs and the steps to a gap, or those that time allows."""

@@ -21,7 +21,7 @@ from trainings import Learner, SgdSchedule, _sgd
 
 from randsvm import Arrays, api
 from randsvm.errors import Interrupted
-from randsvm.events import Progress, Underway
+from randsvm.events import Notice, Progress, Underway
 
 D = 13  # features of the rows that both learners are given
 
@@ -704,6 +704,61 @@ def test_classes_are_trained_in_turns(columns):
         w = model.w[:, k]
         found = w @ w / 2 + 10 * np.maximum(1 - own * (X @ w + model.b[k]), 0).sum()
         assert found < most
+
+
+def test_classes_that_a_training_has_not_reached_are_named():
+    X, _, _ = many_columns(400, 1600)
+    y = np.argmax(X @ np.random.default_rng(1).normal(size=(1600, 5)), axis=1)
+    fitted, events = ended(Arrays(X, y), stage_number(3), gap=1e-9, C=10.0)
+    model = fitted.model
+    untrained = [label for k, label in enumerate(model.labels) if not model.w[:, k].any()]
+    assert 0 < len(untrained) < 5
+    (said,) = [one.text for one in events if isinstance(one, Notice) and "trained" in one.text]
+    assert said.endswith(": " + ", ".join(untrained))
+
+
+@pytest.mark.parametrize(
+    "rows, columns, C, scale, targets",
+    [
+        (300, 2, 1e3, 1e-3, "signs"),
+        (1000, 2, 1e3, 1e-3, "classes"),
+        (2000, 5, 1e4, 1.0, "prices"),
+        (2000, 13, 1e4, 1.0, "prices"),
+    ],
+)
+def test_newton_steps_reach_the_gap_where_no_row_is_curved_at_the_start(
+    rows, columns, C, scale, targets
+):
+    """D is below the objective of every machine, such as that of the best constant."""
+    rng = np.random.default_rng(rows + columns)
+    X = scale * rng.normal(size=(rows, columns))
+    if targets == "prices":
+        f = X @ rng.normal(size=columns) / columns**0.5
+        y = np.rint(200000 + 80000 * f + 20000 * rng.normal(size=rows))
+    else:
+        y = np.where(rng.random(rows) < 0.3, 1.0, -1.0)
+    task = {} if targets == "classes" else {"task": "svr", "epsilon": 0.1}
+    fitted = api.train(Arrays(X, y), algorithm="sgd", gap=1e-3, C=C, **task)
+    found, model = fitted.outcome, fitted.model
+    assert found.stopped == "gap <= 0.001"
+
+    def objective(w, f):
+        sign = 1 if not model.labels or float(model.labels[0]) == 1 else -1
+        losses = np.abs(y - f) - 0.1 if task else 1 - sign * y * f
+        return w @ w / 2 + C * np.maximum(losses, 0).sum()
+
+    w, b = model.w[:, 0], model.b[0]
+    assert found.primal == pytest.approx(objective(w, X @ w + b), rel=1e-6)
+    assert found.primal <= 1.001 * objective(0 * w, np.median(y) if task else -1 + 0 * y)
+    assert found.primal - found.dual <= 1.001e-3 * found.primal
+
+
+@pytest.mark.parametrize("epochs", [None, 1])
+def test_an_average_of_no_epochs_is_said_to_have_no_effect(tmp_path, made, epochs):
+    path, _, _ = made("clouds", 100)
+    words = ("--gap", 0.1, "--average", *(() if epochs is None else ("--epochs", epochs)))
+    said = " ".join(learn("sgd", path, tmp_path / "m", *words).notices)
+    assert ("--average has no effect" in said) == (epochs is None)
 
 
 def test_a_training_that_ends_between_evaluations_has_its_lowest_p():
