@@ -241,7 +241,10 @@ class Report:
         """
         if len(self.to_stdout) > 1:
             raise ParameterError(f"standard output is both {' and '.join(self.to_stdout)}")
-        check_distinct(self.outputs, files)
+        # A model may replace the one that it continues.
+        model = {"MODEL_FILE": self.outputs["MODEL_FILE"]}
+        others = {role: path for role, path in self.outputs.items() if role not in model}
+        check_distinct(others, {**files, **model})
         if self.page is not None:
             # Fails without matplotlib.
             from randsvm.page import check_page
