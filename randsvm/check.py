@@ -28,29 +28,39 @@ from typing import Any
 
 import numpy as np
 
-VERIFIED, REFUTED, UNDECIDED, BAD, NO_INPUT = 0, 1, 3, 65, 66
+VERIFIED, REFUTED, UNDECIDED, BAD, NO_INPUT, NO_OUTPUT = 0, 1, 3, 65, 66, 74
 WORDS = {VERIFIED: "verified", REFUTED: "refuted", UNDECIDED: "undecided"}
 FINE = np.longdouble  # numbers of this kind, where float64 is too coarse
 PAIRS = 10**9, 10**8  # kernel values that are computed without --exact, in float64 and in FINE
 ROOM = 1.01  # bounds of errors are computed with rounding, too
 MATRIX = 4096  # rows of a precomputed kernel whose eigenvalues are computed
 TILE = 64  # vectors whose kernel values are computed at once
+DEGREE, FEATURES = 1000, 2**26  # the most that are computed
 UNPACK = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
 LINE = re.compile(rb"(\S+)(?:\s+(?:cost:(\S+)|qid:\S+))*\s*(.*)")
 BAD_WORD = re.compile(rb"(?<!\S)(?![0-9]+:[-+.0-9eE]+(?!\S))\S+")
 NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-# [5] The tasks: the sign of coefficients (None: that of y), epsilon, t and a.
+# [5] The tasks: LIBSVM's name; the sign of coefficients (None: that of y), epsilon, t and a.
 TASKS: dict[str, Any] = {
-    "svc": lambda given, W: (None, 0, 0, 0),
-    "nu-svc": lambda given, W: (None, 1, 0, given["nu"] * W),
-    "svr": lambda given, W: (0, given["epsilon"], 0, 0),
-    "nu-svr": lambda given, W: (0, 0, 0, given["C"] * given["nu"] * W),
-    "one-class": lambda given, W: (1, 0, given["nu"] * W, 0),
+    "svc": ("c_svc", lambda given, W: (None, 0, 0, 0)),
+    "nu-svc": ("nu_svc", lambda given, W: (None, 1, 0, given["nu"] * W)),
+    "svr": ("epsilon_svr", lambda given, W: (0, given["epsilon"], 0, 0)),
+    "nu-svr": ("nu_svr", lambda given, W: (0, 0, 0, given["C"] * given["nu"] * W)),
+    "one-class": ("one_class", lambda given, W: (1, 0, given["nu"] * W, 0)),
 }
+# [3] The numbers of a kernel, LIBLINEAR's name of a loss, keywords of the header that repeat
+# nothing, and what lines of the trailer say (None: there is no line).
+KERNELS = {"linear": "", "precomputed": "", "rbf": "gamma", "polynomial": "gamma coef0 degree"}
+LOSSES = {"hinge": "L2R_L1LOSS_{}_DUAL", "squared-hinge": "L2R_L2LOSS_{}", "log": "L2R_LR"}
+KEYWORDS = "kernel_type gamma coef0 degree rho nr_sv bias probA probB prob_density_marks"
+VALUES = {"certificate": (None, "proven", "sampled", "reduced"), "index_base": (0, 1)}
+VALUES |= {"scale": (None, "minmax", "standard", "unit")}
+ERRORS = {"certificate", "primal_error", "dual_error"}  # all or, in older linear machines, none
 # [8] The arrays of a machine in a transcript, and their kinds.
 ARRAYS = {"rows": "<i8", "beta": "<f8", "v": "<f8", "v_error": "<f8", "u": "<f4", "error": "<f4"}
 ARRAYS |= {"exact": "<i8", "exact_u": "<f8", "exact_error": "<f8"}
 OF_TABLE = "only the unchanged file of randsvm-train --keep-rows decides on a model of a table"
+FAULTS = ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
 
 
 class Ended(Exception):  # noqa: N818 - an outcome, not a fault
@@ -143,11 +153,10 @@ class Data:
     """labels, weights: texts of each row; texts: its features; classes: the first spelling of each
     label, in order of appearance. Rows of weight 0 are left out, but for their labels. [2]"""
 
-    def __init__(self, paths: list[str], weights_path: str | None, model: Any) -> None:
+    def __init__(self, paths: list[str], row_weights: str | None, model: Any) -> None:
         words = [LINE.findall(line)[0] for path in paths for line in lines_of(path)]
         names, costs, texts = zip(*words, strict=True) if words else ((), (), ())
-        weights = [cost or b"1" for cost in costs]
-        weights = weights if weights_path is None else lines_of(weights_path)
+        weights = [cost or b"1" for cost in costs] if row_weights is None else lines_of(row_weights)
         require(words and len(weights) == len(words), BAD, "expected rows, and a weight for each")
         labels = [name.decode("utf-8", "surrogateescape") for name in names]
         self.value = {label: label_value(label) for label in labels}
@@ -171,6 +180,12 @@ class Data:
         return hashed.hexdigest()
 
 
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the values of keys, each of which comes once. [3]"""
+    require(len(dict(pairs)) == len(pairs), BAD, f"a key twice: {[key for key, _ in pairs]}")
+    return dict(pairs)
+
+
 class Model:
     """A model file [3] and its kernel; linear and precomputed ones are the polynomial <x, z>. head:
     the words of each line of the header; trailer: its values; beta: (rows, columns), the numbers
@@ -184,43 +199,67 @@ class Model:
         text, *lines = body.split(b"\n# randsvm ")
         require(found and lines[:1] == [b"format 2"], BAD, f"{path}: expected a model of format 2")
         require(seal == self.seal.encode() + b"\n", REFUTED, f"the seal of {path} is wrong")
-        read: Any = {"parse_float": real, "parse_int": real}
+        read: Any = {"parse_float": real, "parse_int": real, "object_pairs_hook": once}
         read["parse_constant"] = lambda word: require(False, REFUTED, f"{word} is no number")
-        pairs = (line.decode("utf-8", "surrogateescape").partition(" ") for line in lines)
-        self.trailer = {key: json.loads(value, **read) for key, _, value in pairs}
-        self.problem: dict[str, Any] = self.trailer["problem"]
+        parts = [line.decode("utf-8", "surrogateescape").partition(" ") for line in lines]
+        trailer = self.trailer = once([(key, json.loads(value, **read)) for key, _, value in parts])
+        claims = trailer.get("gap") is not None and trailer.get("certificate") != "none"
+        require(claims, UNDECIDED, "MODEL claims no gap")
+        require("map" not in trailer, UNDECIDED, "random features are not checked")
+        self.problem: dict[str, Any] = trailer["problem"]
         self.is_linear = b"solver_type " in text[:100]
+        own = b"randsvm_model 2\n"
+        self.own_layout, text = text.startswith(own), text.removeprefix(own) + b"\n"
         above, _, below = text.partition(b"\nw\n" if self.is_linear else b"\nSV\n")
-        head = self.head = {key: rest for key, *rest in map(str.split, above.decode().split("\n"))}
-        require(len(self.trailer | head) == len(lines) + above.count(b"\n") + 1, BAD, "key twice")
-        runs = [run.partition("-") for run in self.trailer.get("features", "").split(",") if run]
-        self.known = np.array([k for a, _, b in runs for k in range(int(a), int(b or a) + 1)], int)
-        words = [line.split() for line in below.split(b"\n")] if below else []
-        columns = min((sum(b":" not in word for word in row) for row in words), default=1)
+        head = once([(key, rest) for key, *rest in map(str.split, above.decode().split("\n"))])
+        words = [line.split() for line in below.split(b"\n")[:-1]]
+        self.head, labels, n = head, trailer.get("labels", []), len(words)
+        K, task = max(2, len(labels)), self.problem["task"]
+        columns = 1 if K == 2 else K - ("nr_sv" in head)  # pairs have one less
         self.texts = [b" ".join(row[columns:]) for row in words]
-        beta = [word for row in words for word in row[:columns]]
-        self.beta = numbers(beta, real).reshape(len(words), columns)
-        self.b = -numbers(head.get("rho", []), real)
+        beta = numbers([word for row in words for word in row[:columns]], real)
+        self.beta, self.b = beta.reshape(n, columns), -numbers(head.get("rho", []), real)
+        self.kernel = "linear" if self.is_linear else head["kernel_type"][0]
+        given = {"gamma": ["1"], "coef0": ["0"], "degree": ["1"], "bias": ["-1"]}
+        needed = "bias" if self.is_linear else KERNELS.get(self.kernel, "")
+        given |= {key: head[key] for key in needed.split()}
+        self.is_rbf, (self.degree,) = self.kernel == "rbf", map(int, given.pop("degree"))
+        self.g, self.r, bias = numbers([word for (word,) in given.values()], real)
+        d = n - (bias >= 0)
+        said = {"nr_class": K, "svm_type": TASKS[task][0], "total_sv": n}
+        if self.is_linear:
+            solver = LOSSES[self.problem.get("loss", "hinge")].format(task.upper())
+            said = {"nr_class": K, "solver_type": solver, "nr_feature": d}
+        if "label" in head or (labels and not self.own_layout):
+            said["label"] = " ".join(f"{int(label_value(text))}" for text in labels)
+        wrong = {key for key in said if " ".join(head.get(key, [])) != str(said[key])}
+        wrong |= head.keys() - said.keys() - set(KEYWORDS.split())
+        wrong |= {key for key, values in VALUES.items() if trailer.get(key) not in values}
+        if not self.is_linear or trailer.keys() & ERRORS:
+            wrong |= ERRORS - trailer.keys()
+        require(not wrong, BAD, f"missing, unknown or contradicting lines: {sorted(wrong)}")
+        runs = [run.partition("-") for run in trailer.get("features", "").split(",") if run]
+        ends = np.array([(int(a), int(b or a) + 1) for a, _, b in runs], int).reshape(-1, 2)
+        is_right = bool((np.diff(ends.ravel()) >= 0).all()) and np.diff(ends).sum() <= FEATURES
+        require(is_right, UNDECIDED, f"expected at most {FEATURES:,} features, ascending")
+        self.known = np.concatenate([np.arange(0), *(np.arange(a, b) for a, b in ends)])
+        self.scale, factor = trailer.get("scale"), np.array(trailer.get("scale_factor", []), real)
+        self.factor, self.shift = factor, np.array(trailer.get("scale_shift", 0 * factor), real)
+        size = len(self.known) * (self.scale in ("minmax", "standard"))
+        require(len(factor) == len(self.shift) == size, BAD, f"expected {size} factors and shifts")
         if self.is_linear:  # a machine of one vector, w, with the coefficient 1
-            bias, d = real(head["bias"][0]), int(head["nr_feature"][0])
+            names = self.known if self.own_layout else np.arange(1, d + 1)
+            is_right = len(names) == d and not any(self.texts)
+            require(is_right, BAD, f"expected {len(names)} rows of w, of {columns} numbers each")
             self.b = self.beta[-1] * bias if bias >= 0 else np.zeros(columns, real)
-            names = self.known if "randsvm_model" in head else np.arange(1, d + 1)
-            of_w = f"expected {len(names)} rows of w and one of the bias if it is not below 0"
-            require(len(words) == len(names) + (bias >= 0), BAD, of_w)
             both = zip(names, words, strict=False)
             w = zip(*([b"%d:%s" % (k, v) for v in row] for k, row in both), strict=True)
             self.texts, self.beta = [*map(b" ".join, w)], np.eye(columns, dtype=real)
-        self.kernel = head.get("kernel_type", ["linear"])[0]
-        head = head if self.kernel in ("polynomial", "rbf") else {}
-        self.is_rbf, self.degree = self.kernel == "rbf", int(head.get("degree", [1])[0])
-        self.g, self.r = (real(head.get(a, [b])[0]) for a, b in (("gamma", 1), ("coef0", 0)))
 
     def scaled(self, rows: Rows) -> Rows:
         """Return rows as the machine sees them. [2]"""
-        scale, factor = self.trailer.get("scale"), self.trailer.get("scale_factor", [])
-        factor = np.array(factor, self.real)
-        shift = np.array(self.trailer.get("scale_shift") or 0 * factor, self.real)
         indptr, indices, values = rows.indptr, rows.indices, rows.values
+        scale, factor, shift = self.scale, self.factor, self.shift
         if scale is None:
             return rows
         if scale == "unit":
@@ -333,16 +372,19 @@ def machines_of(data: Data, model: Model) -> list[Any]:
         classes = np.array([place[text] for text in data.labels])
         totals = [added(weights[classes == k]) for k in range(K)]
         stated = given.get("class_weights", [1] * K)
-        require(all(w is None or w > 0 for w in stated), BAD, "class_weights are above 0")
+        is_right = len(stated) == K and all(w is None or w > 0 for w in stated)
+        require(is_right, BAD, f"expected {K} class_weights above 0")
         of_class = [total / (K * totals[k]) if w is None else w for k, w in enumerate(stated)]
         has_pairs = K == 2 or given.get("multiclass") == "ovo"
-        of_vector = np.repeat(np.arange(K), [int(v) for v in model.head.get("nr_sv", [0] * K)])
+        counts = [int(word) for word in model.head.get("nr_sv", [0] * K)]
+        of_vector = np.repeat(np.arange(K), counts)
+        is_optional = model.is_linear or (model.own_layout and (K == 2 or not has_pairs))
+        is_right = sum(counts) == len(beta) or (is_optional and "nr_sv" not in model.head)
+        require(is_right, BAD, f"nr_sv counts {sum(counts)} vectors, the file has {len(beta)}")
         for i, j in combinations(range(K), 2) if has_pairs else [(k, 0) for k in range(K)]:
             rows, column = every, np.full(len(beta), 0 if j else i)
             factor = np.array(of_class, real)[classes]
             if has_pairs and K > 2:
-                text = f"nr_sv counts {len(of_vector)} vectors, the file has {len(beta)}"
-                require(len(of_vector) == len(beta), BAD, text)
                 rows, own = (np.flatnonzero((of == i) | (of == j)) for of in (classes, of_vector))
                 column = np.where(of_vector[own] == i, j - 1, i)
             y = np.where(classes[rows] == i, 1, -1)
@@ -354,7 +396,7 @@ def machines_of(data: Data, model: Model) -> list[Any]:
     require(count == len(found), BAD, f"expected {len(found)} numbers rho, found {count}")
     for k, (rows, y, factor, own, coefficients) in enumerate(found):
         one = found[k] = SimpleNamespace(rows=rows, own=own, has_b=given.get("bias", True))
-        sign, one.epsilon, one.t, one.a = TASKS[task](given, added(weights[rows]))
+        sign, one.epsilon, one.t, one.a = TASKS[task][1](given, added(weights[rows]))
         one.C, one.y = weights[rows] * factor * given.get("C", 1), y * real(1)
         one.sign = one.y if sign is None else np.full(len(rows), sign)
         one.squared, one.log = "squared" in given.get("loss", ""), given.get("loss") == "log"
@@ -451,9 +493,8 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
 def transcript_of(path: str, model: Model) -> list[dict[str, np.ndarray]]:
     """Return the arrays of each machine that --certificate wrote. [8]"""
     content, machines = content_of(path), []
-    first, *others = content.split(b"\n", 2)
-    require(first == b"randsvm transcript 1", BAD, f"{path}: not a transcript")
-    second, rest = others
+    require(content.startswith(b"randsvm transcript 1\n"), BAD, f"{path}: not a transcript")
+    _, second, rest = content.split(b"\n", 2)
     head, at = json.loads(second), len(content) - len(rest)
     require(head["model"] == model.seal, REFUTED, f"{path} is the transcript of another model")
     for sizes in head["machines"]:
@@ -476,6 +517,9 @@ class Check:
         trailer, n, self.plain = model.trailer, len(data.texts), plain
         self.X: Any = None
         self.Z, self.floor, diagonal = Rows.of(model.texts, 0, model.real), 0.0, np.ones(n)
+        if "features" in trailer and model.kernel != "precomputed":
+            unknown = np.setdiff1d(self.Z.indices[self.Z.values != 0], model.known)
+            require(not len(unknown), BAD, f"the line features lacks {unknown}")
         self.apart = 0.0, 0.0  # of a precomputed kernel, s and the half of |K - K'| [5]
         if not (samples and model.is_rbf) or "columns" in trailer:
             raw, text = Rows.of(data.texts, data.base, model.real), "other rows, labels or weights"
@@ -537,7 +581,7 @@ class Check:
         require(is_legal, REFUTED, f"the rows of the transcript do not ascend from 0 to {n - 1}")
         beta, v, X = 0 * one.C, u, self.rows(one.rows[at])
         if self.is_own:  # a row equals a vector if their float64 numbers are equal
-            scale, plain, unit = model.trailer.get("scale"), self.plain or self, 2.0**-53
+            scale, plain, unit = model.scale, self.plain or self, 2.0**-53
             near = 2.0**-51 * (8 + np.diff(X.indptr).max(initial=0)) * (scale == "unit")
             keys = keys_of(plain.rows(one.rows[at]), plain.Z.take(one.own), near)
             if self.plain and not scale and len({*keys}) == len({*keys_of(X, Z, 0)}):
@@ -613,11 +657,8 @@ def verdict(
 ) -> tuple[int, str]:  # fmt: skip
     """Return the verdict about a model, and its reason."""
     model = Model(path)
-    claims = model.trailer.get("gap") is not None and model.trailer.get("certificate") != "none"
-    require(claims, UNDECIDED, "MODEL claims no gap")
-    require("map" not in model.trailer, UNDECIDED, "random features are not checked")
-    kernels = "linear", "polynomial", "rbf", "precomputed"
-    require(model.kernel in kernels, UNDECIDED, f"this check knows no kernel {model.kernel}")
+    require(model.kernel in KERNELS, UNDECIDED, f"this check knows no kernel {model.kernel}")
+    require(0 <= model.degree <= DEGREE, UNDECIDED, f"this check takes degrees up to {DEGREE}")
     text = "a kernel with gamma or coef0 below 0 may be indefinite, and then has no D"
     require(model.g >= 0 and model.r >= 0, UNDECIDED, text)
     said = certificate and transcript_of(certificate, model)
@@ -625,10 +666,10 @@ def verdict(
     try:
         rows = Data(data, row_weights, model)
         found = Check(model, rows, said, samples if has_u else 0, None)
-    except Ended as ended:
-        is_table = "columns" in model.trailer and ended.args[0] != NO_INPUT
-        reason = f"{ended.args[1]}; {OF_TABLE}"
-        raise (Ended(UNDECIDED, reason) if is_table else ended) from None
+    except (Ended, ValueError) as error:
+        if "columns" not in model.trailer or error.args[0] == NO_INPUT:
+            raise
+        raise Ended(UNDECIDED, f"{error.args[-1]}; {OF_TABLE}") from None
     (status, text), pairs = found.verdict(), len(rows.texts) * len(model.texts)
     if has_u and status == UNDECIDED and (pairs <= PAIRS[0] or exact):
         found = Check(model, rows, said, 0, None)
@@ -647,9 +688,9 @@ def check(*words: Any, **options: Any) -> tuple[int, str]:
             return verdict(*words, **options)
     except Ended as ended:
         return ended.args
-    except (
-        ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
-    ) as error:  # fmt: skip
+    except MemoryError:
+        return UNDECIDED, "out of memory"
+    except FAULTS as error:
         return BAD, f"lacking or bad content: {error!r}"
 
 
@@ -663,9 +704,15 @@ def main() -> None:
     add("--certificate", metavar="FILE", help="the file that randsvm-train --certificate wrote")
     add("--samples", metavar="M", type=int, default=2000, help="random rows to check [2000]")
     add("--exact", action="store_true", help="finer numbers if float64 does not decide; slow")
-    status, text = check(**vars(parser.parse_args()))
-    stream = sys.stdout if status < BAD else sys.stderr
-    print(f"{WORDS.get(status, 'randsvm-check')}: {text}", file=stream)
+    given = vars(parser.parse_args())
+    if given["samples"] < 0:
+        parser.error(f"--samples: expected 0 or more, found {given['samples']}")
+    status, text = check(**given)
+    line = f"{WORDS.get(status, 'randsvm-check')}: {text}\n"
+    try:
+        os.write(1 if status < BAD else 2, line.encode(errors="surrogateescape"))
+    except OSError:
+        status = NO_OUTPUT
     sys.exit(status)
 
 

@@ -60,7 +60,7 @@ def test_the_checker_uses_numpy_and_the_standard_library_only():
 
 
 def test_the_checker_is_short():
-    assert len(SOURCE.read_text().splitlines()) <= 673
+    assert len(SOURCE.read_text().splitlines()) <= 720
 
 
 def test_the_checker_runs_alone_without_the_package(tmp_path):
@@ -285,6 +285,14 @@ def test_labels_are_one_class_as_in_the_training(tmp_path, name):
     assert verdict(*trained_on_labels(tmp_path, name))[0] == check.VERIFIED
 
 
+def test_the_table_of_a_regression_is_undecided_too(tmp_path):
+    table, model = tmp_path / "t.csv", tmp_path / "model"
+    table.write_text("y,a\n" + "".join(f"{k / 7},{k}\n" for k in range(20)))
+    run_train("-q", "-s", "svr", "--label-column", "y", table, model)
+    status, text = verdict(table, model)
+    assert status == check.UNDECIDED and "--keep-rows" in text, text
+
+
 def test_a_model_of_a_table_is_undecided_and_what_decides_is_said(tmp_path):
     y, X = labelled(np.random.default_rng(3), 60, 2)
     for name, fill in ("narrow", ""), ("spaced", " "):
@@ -438,6 +446,11 @@ def header(keyword, text):
     return lambda body: re.sub(rf"(?m)^{keyword} .*", f"{keyword} {text}", body)
 
 
+def and_header(edit, keyword, text):
+    """Return an edit and one of the header, which has to say the same."""
+    return lambda body: header(keyword, text)(edit(body))
+
+
 def vector(change, number=0):
     """Return an edit of one vector. change: maps its coefficient and features to lines"""
 
@@ -448,6 +461,8 @@ def vector(change, number=0):
         first, _, features = rows[number].partition(" ")
         rows[number : number + 1] = change(first, features)
         above = re.sub(r"total_sv \d+", f"total_sv {len(rows)}", above)
+        of_two = r"(?m)^(nr_sv (\d+)) \d+$"
+        above = re.sub(of_two, lambda m: f"{m[1]} {len(rows) - int(m[2])}", above)
         return "\n".join([above, "SV", *rows, mark + rest])
 
     return edit
@@ -492,7 +507,9 @@ MODELS = {
         "svc", vector(lambda c, x: [f"{c} " + x.rstrip()[:-1] + str((int(x.rstrip()[-1]) + 5) % 10)]),  # noqa: E501
         "is no row of the data",
     ),
-    "more feature of a vector": ("svc", vector(lambda c, x: [f"{c} {x} 7:1e-9"]), "is no row of"),
+    "more feature of a vector": (
+        "svc", lambda body: vector(lambda c, x: [f"{c} {x} 7:1e-9"])(
+            re.sub("(?m)^(# randsvm features) .*", r'\1 "1-7"', body)), "is no row of"),
     "P of another b": ("svc", header("rho", "0.75"), "P "),
     "b by a thousandth": (
         "svc", lambda body: re.sub(r"rho (\S+)", lambda m: f"rho {float(m[1]) + 1e-3!r}", body), "P "),  # noqa: E501
@@ -515,7 +532,10 @@ MODELS = {
     "nu of one-class": ("one-class", problem(nu=0.31), "miss a sum|P "),
     "tube of nu-svr": ("nu-svr", problem(tube=[0.5]), "P "),
     "tube of nu-svc": ("nu-svc", problem(tube=[-0.1]), "P "),
-    "another task": ("svr", problem(task="nu-svr", nu=0.5, tube=[0.05]), "P |D |miss a sum"),
+    "another task": (
+        "svr",
+        and_header(problem(task="nu-svr", nu=0.5, tube=[0.05]), "svm_type", "nu_svr"),
+        "P |D |miss a sum"),
     "P rounded down": ("svc", stated("primal", lambda v: v * (1 - 1e-6)), "P "),
     "P rounded up": ("svc", stated("primal", lambda v: v * (1 + 1e-6)), "P "),
     "P by 1e-9": ("svc", stated("primal", lambda v: v * (1 - 1e-9)), "P "),
@@ -531,9 +551,10 @@ MODELS = {
     "another degree": ("polynomial", header("degree", "2"), "P "),
     "another coef0": ("polynomial", header("coef0", "0.9"), "P "),
     "labels swapped": ("svc", lambda body: re.sub(
-        r'labels \["(.*?)", "(.*?)"\]', r'labels ["\2", "\1"]', body), "is no row of the data|P "),
-    "labels of other classes": ("svc", lambda body: re.sub(
-        r"labels .*", 'labels ["1", "2"]', body), "labels"),
+        r"label (\S+) (\S+)", r"label \2 \1", re.sub(
+        r'labels \["(.*?)", "(.*?)"\]', r'labels ["\2", "\1"]', body)), "is no row of the data|P "),
+    "labels of other classes": ("svc", and_header(lambda body: re.sub(
+        r"labels .*", 'labels ["1", "2"]', body), "label", "1 2"), "labels"),
     "n": ("svc", stated("n", lambda v: int(v) + 1), "rows"),
     "shift of a feature": ("minmax", lambda body: re.sub(
         r"scale_shift \[([\d.]+)", lambda m: f"scale_shift [{float(m[1]) + 1e-3!r}", body),
@@ -553,8 +574,13 @@ MODELS = {
     "more error of P than there is P": (
         "svc", stated("primal", lambda v: v * 1.5), "P "),
     "epsilon forgotten": ("svr", problem(epsilon=0), "P |D "),
-    "nu-svr as svr": ("nu-svr", problem(task="svr", epsilon=0), "P |D |miss a sum"),
-    "svc as one-class": ("one-class", problem(task="svc"), "labels|is no row|KeyError"),
+    "nu-svr as svr": (
+        "nu-svr", and_header(problem(task="svr", epsilon=0), "svm_type", "epsilon_svr"),
+        "P |D |miss a sum"),
+    "svc as one-class": (
+        "svc", lambda body: re.sub("(?m)^(label|nr_sv|# randsvm labels) .*\n", "", and_header(
+            problem(task="one-class", nu=0.3), "svm_type", "one_class")(body)),
+        "digest"),
     "weight of a class of three": (
         "pairs", problem(class_weights=[None, 1, None]), "P |coefficient"),
     "numbers of vectors of the classes": (
@@ -567,7 +593,7 @@ MODELS = {
         "is no row|P |miss a sum|coefficient",
     ),
     "scaling forgotten": (
-        "minmax", lambda body: re.sub("# randsvm scale .*\n", "", body), "is no row"),
+        "minmax", lambda body: re.sub("# randsvm scale.*\n", "", body), "is no row"),
     "number of a precomputed vector": (
         "precomputed", vector(lambda c, x: [f"{c} 0:161"]), "is no row"),
     "number of another precomputed vector": (
@@ -594,8 +620,12 @@ MODELS = {
         r"\n\S+ \n# randsvm format", "\n# randsvm format",
         re.sub("(?m)^bias .*", "bias -1", body)), "P "),
     "b of a machine without": ("hinge", problem(bias=False), "b is "),
-    "squared loss said to be linear": ("squared hinge", problem(loss="hinge"), "P |coefficient"),
-    "linear loss said to be squared": ("hinge", problem(loss="squared-hinge"), "P "),
+    "squared loss said to be linear": (
+        "squared hinge",
+        and_header(problem(loss="hinge"), "solver_type", "L2R_L1LOSS_SVC_DUAL"),
+        "P |coefficient"),
+    "linear loss said to be squared": (
+        "hinge", and_header(problem(loss="squared-hinge"), "solver_type", "L2R_L2LOSS_SVC"), "P "),
     "D of a linear machine": ("linear svr", stated("dual", lambda v: v * 1.01), "D "),
 }  # fmt: skip
 
@@ -895,29 +925,63 @@ def test_a_model_whose_counts_disagree_ends_with_65_and_a_plain_line(trained, tm
     assert (status, re.fullmatch(reason, text) is not None) == (check.BAD, True), text
 
 
-def removed(keys):
-    return lambda body: re.sub(rf"(?m)^# randsvm ({keys}) .*\n", "", body)
-
-
 def line_twice(key):
     return lambda body: re.sub(rf"(?m)^({key} .*\n)", r"\1\1", body)
 
 
-# Edits of a model that the prediction refuses, too: training, edit, message.
+def removed(keys):
+    return lambda body: re.sub(rf"(?m)^# randsvm ({keys}) .*\n", "", body)
+
+
+def trailer(key, text):
+    return lambda body: re.sub(rf"(?m)^(# randsvm {key}) .*", rf"\1 {text}", body)
+
+
+# Edits of a model that make it none: training, edit, message.
 NO_MODELS = {
     "a row of w more": (
         "hinge",
         lambda body: re.sub(r"(\n\S+ \n# randsvm format)", r"\n123456 \1", body),
+        "nr_feature",
+    ),
+    "a number more in each row of w": (
+        "hinge",
+        lambda body: re.sub(r"(?m)^(\S+) $", r"\1 7 ", body),
         "rows of w",
     ),
+    "nr_feature": ("hinge", header("nr_feature", "2"), "nr_feature"),
+    "bias": ("hinge", header("bias", "nan"), "finite numbers"),
+    "solver_type": ("hinge", header("solver_type", "L2R_L1LOSS_SVR_DUAL"), "solver_type"),
+    "other label of the header": ("svc", header("label", "1 2"), "label"),
+    "labels of the header swapped": (
+        "svc",
+        lambda body: re.sub(r"label (\S+) (\S+)", r"label \2 \1", body),
+        "label",
+    ),
+    "no label": ("svc", lambda body: re.sub("label .*\n", "", body, count=1), "label"),
+    "nr_class": ("svc", header("nr_class", "3"), "nr_class"),
+    "svm_type": ("svc", header("svm_type", "epsilon_svr"), "svm_type"),
+    "total_sv": ("svc", header("total_sv", "7"), "total_sv"),
+    "nr_sv of two": ("svc", header("nr_sv", "1 1"), "nr_sv counts 2"),
+    "unknown keyword": ("svc", lambda body: f"sorted 1\n{body}", "sorted"),
+    "version below the first line": (
+        "svc",
+        lambda body: body.replace("\nkernel_type", "\nrandsvm_model 2\nkernel_type"),
+        "randsvm_model",
+    ),
+    "no gamma": ("svc", lambda body: re.sub("gamma .*\n", "", body, count=1), "gamma"),
+    "infinite gamma": ("svc", header("gamma", "inf"), "finite numbers"),
     "gamma twice": ("svc", line_twice("gamma"), "key twice"),
     "gap twice": ("svc", line_twice("# randsvm gap"), "key twice"),
     "no errors": ("svc", removed("primal_error|dual_error"), "primal_error"),
-    "brackets": (
-        "svc",
-        lambda body: re.sub("(?m)^# randsvm problem .*", "# randsvm problem " + "[" * 10**5, body),
-        "recursion",
-    ),
+    "no certificate": ("svc", removed("certificate"), "certificate"),
+    "unknown certificate": ("svc", trailer("certificate", '"proved"'), "certificate"),
+    "index_base": ("svc", trailer("index_base", "2"), "index_base"),
+    "vector of other features": ("svc", trailer("features", '"1-2"'), "features"),
+    "shift of one feature": ("minmax", trailer("scale_shift", "[1]"), "expected 3 factors"),
+    "unknown scale": ("minmax", trailer("scale", '"log"'), "['scale']"),
+    "short scale": ("minmax", trailer("scale_factor", "[1]"), "expected 3 factors"),
+    "brackets": ("svc", trailer("problem", "[" * 100_000), "recursion"),
 }
 
 
@@ -934,12 +998,30 @@ def test_what_the_prediction_refuses_is_no_model(trained, tmp_path, name):
     assert status == check.BAD and reason in text, text
 
 
-def test_class_weights_of_0_are_refused(trained, tmp_path):
-    data, content, _ = trained("rest")
+@pytest.mark.parametrize(
+    "training, edit, status, reason",
+    [
+        ("rest", problem(class_weights=[0, 0, 0]), check.BAD, "class_weights above 0"),
+        ("rest", problem(class_weights=[1, 1]), check.BAD, "expected 3 class_weights"),
+        ("polynomial", header("degree", "2000000000"), check.UNDECIDED, "degrees up to 1000"),
+        ("svc", trailer("features", '"1-99999999999"'), check.UNDECIDED, "at most 67,108,864"),
+        ("svc", trailer("features", '"2-3,1"'), check.UNDECIDED, "ascending"),
+        (
+            "svc",
+            lambda body: body.replace('problem {"task"', 'problem {"C": 1, "task"'),
+            check.BAD,
+            "key twice",
+        ),
+        ("hinge", removed("primal_error|dual_error|certificate"), check.UNDECIDED, "only said"),
+    ],
+)
+def test_other_edits_are_not_verified(trained, tmp_path, training, edit, status, reason):
+    data, content, _ = trained(training)
     model = tmp_path / "model"
     model.write_bytes(content.read_bytes())
-    resealed(model, problem(class_weights=[0, 0, 0]))
-    assert verdict(data, model) == (check.BAD, "class_weights are above 0")
+    resealed(model, edit)
+    found, text = verdict(data, model)
+    assert found == status and reason in text, text
 
 
 def test_a_file_that_is_no_model_ends_with_65_and_a_missing_one_with_66(trained, tmp_path):
@@ -960,6 +1042,22 @@ def test_the_command_prints_its_verdict_and_ends_with_its_code(trained, tmp_path
         done = subprocess.run([sys.executable, SOURCE, *words], capture_output=True, text=True)
         assert done.returncode == code
         assert done.stdout.startswith({0: "verified: P ", 1: "refuted: ", 2: ""}[code])
+
+
+def test_a_verdict_that_cannot_be_written_ends_with_74(trained):
+    data, model, _ = trained("svc")
+    words = [sys.executable, SOURCE, data, model]
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run(words, stdout=full).returncode == 74
+    closed = shlex.join(map(str, words)) + " >&-"
+    assert subprocess.run(closed, shell=True, capture_output=True).returncode == 74
+
+
+def test_mistaken_samples_end_with_2(trained):
+    data, model, transcript = trained("svc")
+    words = [sys.executable, SOURCE, "--certificate", transcript, "--samples", "-5", data, model]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 2 and "--samples" in done.stderr
 
 
 def test_numbers_that_overflow_leave_no_warning(trained, tmp_path):
