@@ -79,6 +79,14 @@ def test_no_output_replaces_another_file_of_the_run(command, toy, words, pair):
     assert (toy.read_text(), names(toy.parent)) == (TEXT, before)
 
 
+@pytest.mark.parametrize("words", ["sgd --update", "randsvm --warm-start"])
+def test_a_model_may_be_replaced_by_the_one_that_continues_it(command, toy, words):
+    algorithm, option = words.split()
+    assert command("train", algorithm, "toy.svm", "m").returncode == 0
+    ended = command("train", algorithm, option, "m", "toy.svm", "m")
+    assert (ended.returncode, ended.stderr.count("both")) == (0, 0)
+
+
 @pytest.mark.parametrize(
     "words, rule",
     [
