@@ -5,8 +5,8 @@ from collections import defaultdict
 import numpy as np
 import oracle
 import pytest
+from csr_rows import csr
 from rows import NOT_FOUND, matches, open_rows
-from scipy import sparse
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -18,7 +18,7 @@ def test_each_row_is_matched_at_most_once(tmp_path, seed):
     Z = rng.integers(-1, 3, (900, 6)).astype(float)
     beta = rng.normal(size=900) * (rng.random(900) < 0.8)
     with open_rows(oracle.write_svmlight(tmp_path / "data", y, X)) as D:
-        found = matches(D, sparse.csr_matrix(Z.astype(np.float32)), D.summary.features)
+        found = matches(D, csr(Z.astype(np.float32)), D.summary.features)
     rows, at = found.pairs(np.abs(beta), beta > 0, y[found.rows] > 0)
     assert (np.diff(rows) > 0).all() and len(set(at)) == len(at)
     assert np.array_equal(X[rows], Z[at]) and (y[rows] == np.sign(beta[at])).all()
@@ -35,7 +35,7 @@ def test_each_row_is_matched_at_most_once(tmp_path, seed):
 
 def test_a_row_with_a_feature_that_the_data_lacks_is_not_matched(tmp_path):
     (tmp_path / "data").write_text("1 1:1 2:2\n-1 1:3\n")
-    Z = sparse.csr_matrix(np.array([[1, 2, 5], [3, 0, 0], [1, 2, 0]], np.float32))
+    Z = csr(np.array([[1, 2, 5], [3, 0, 0], [1, 2, 0]], np.float32))
     with open_rows(tmp_path / "data") as D:
         found = matches(D, Z, np.array([1, 2, 7], np.int32))
     assert found.groups[0] == NOT_FOUND
@@ -44,7 +44,7 @@ def test_a_row_with_a_feature_that_the_data_lacks_is_not_matched(tmp_path):
 
 def test_stored_zeros_do_not_affect_matching(tmp_path):
     (tmp_path / "data").write_text("1 1:0 2:5 3:0\n-1 1:2\n")
-    Z = sparse.csr_matrix((np.array([5, 0, 0], np.float32), [1, 2, 3], [0, 3]), shape=(1, 4))
+    Z = csr((np.array([5, 0, 0], np.float32), [1, 2, 3], [0, 3]), shape=(1, 4))
     with open_rows(tmp_path / "data") as D:
         found = matches(D, Z, np.array([1, 2, 3, 9], np.int32))
     assert found.rows.tolist() == [0] and found.groups.tolist() == found.row_groups.tolist()
