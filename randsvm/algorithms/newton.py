@@ -59,8 +59,8 @@ MAX_IDLE_STEPS = 20
 # Rows have passes of coordinate ascent if there are at least this many columns, a quarter of which
 # or less they have. With fewer columns Newton steps take less time.
 MANY_COLUMNS = 1000
-# Each decision function has so many passes and steps before another one has more, and P and D are
-# also computed after these passes: a run may end early.
+# Decision functions are trained in turns, since a run may end early: all up to the first of these
+# numbers of passes and steps, then all up to the next. P and D are also computed there.
 TURNS = (1, 8, 64)
 # Bytes of each row for a decision function whose training is under way.
 ROW_BYTES = 100
@@ -81,7 +81,7 @@ FEW_VALUES = 1 << 20
 
 @dataclass(eq=False)
 class Found:
-    """What is known of a decision function.
+    """The best solution of one decision function so far; passes and steps change it.
 
     u : (d + 1,), w and b of the lowest P so far. rows, beta: the feasible coefficients of the
     highest D so far that are not 0, and their rows. primal, dual: that P, infinite before the
@@ -105,7 +105,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Solution:
-    """What is known of all decision functions, which the next pass or step changes.
+    """The best solutions of all decision functions so far; passes and steps change them.
 
     n: the number of rows
     """
@@ -242,7 +242,7 @@ class _Problem:
 
     mean, variance : (d,) of the columns; without b the mean counts as 0
     y, C, most, beta0, beta, second : (n,), C of each row with its weights; most: bounds of |beta|;
-    second: the second derivatives of the smoothed losses. found: see `_keep`
+    second: the second derivatives of the smoothed losses. found: the best solution so far
     """
 
     def __init__(

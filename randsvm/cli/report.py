@@ -209,11 +209,14 @@ class Report:
         # A model, predictions or a page on standard output must not be mixed with other lines.
         result = files.get("output" if algorithm is None else "model")
         # All outputs of a training, which have to be different.
-        self.outputs: dict[str, Any] = {"MODEL_FILE": result, "--log": given.get("log")}
-        for name in ("html", "certificate", "keep_rows"):
-            self.outputs["--" + name.replace("_", "-")] = given.get(name)
-        to_stdout = [role for role, path in self.outputs.items() if path in STANDARD_OUTPUTS]
-        self.to_stdout = to_stdout
+        self.outputs: dict[str, Any] = {
+            "MODEL_FILE": result,
+            "--log": given.get("log"),
+            "--html": given.get("html"),
+            "--certificate": given.get("certificate"),
+            "--keep-rows": given.get("keep_rows"),
+        }
+        self.to_stdout = [one for one, path in self.outputs.items() if path in STANDARD_OUTPUTS]
         # The fields of all records. `run` distinguishes the lines of runs that share a log.
         head = {"run": os.urandom(4).hex(), "version": __version__, "command": command}
         self.run: dict[str, object] = {**head, **files}

@@ -128,10 +128,10 @@ def _certified(
         parts += [part] if part is not None else []
     found = _Sums.total(parts)
     additions, most = found.rows + found.chunks + PRESCRIBED, found.target + epsilon
+    y, weights = objective.binary(D.labels(), D.weights(), k)
     if objective.loss == "log":
         # The gain of a coefficient near 0 or C changes faster than itself, by at most its size.
         additions += 2 * EXP_ERROR + 2 * PRESCRIBED
-        y, weights = objective.binary(D.labels(), D.weights(), k)
         with np.errstate(divide="ignore"):
             most = 1.0 + abs(float(np.log(weights[y > 0].sum() / weights[y < 0].sum())))
     primal = norm / 2 + found.lost
@@ -144,18 +144,12 @@ def _certified(
     apart = SPARE * (accumulated(additions) * found.spread + found.shift)
     dual = found.gain - v2 / 2
     own = np.flatnonzero(beta)
-    y, weights = objective.binary(*_rows_of(D, own), k)
     bound = inf if objective.is_squared else C
     task = Task((bound, bound), epsilon, one_sided=not objective.is_regression)
     offset = largest_offset(0.0, most, found.longest**2, primal + primal_error) if bias else 0.0
     dual_error = (
         addition_error(additions, found.size) + addition_error(len(w), v2)
-        + SPARE * (v + apart) * apart + change_of_dual(task, y, beta[own], weights, offset)
+        + SPARE * (v + apart) * apart
+        + change_of_dual(task, y[own], beta[own], weights[own], offset)
     )  # fmt: skip
     return Certificate(primal, dual, primal_error=float(primal_error), dual_error=float(dual_error))
-
-
-def _rows_of(D: Dataset, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return y of some rows, and their weights, None if all are 1."""
-    weights = D.weights()
-    return D.labels()[rows], None if weights is None else weights[rows]

@@ -269,7 +269,7 @@ class RunningValues:
     """u and beta of every row of D, for the coefficients so far.
 
     values: u and beta of each shard, in the process that holds the shard
-    audit: random rows whose u is compared with float64 sums
+    audit: random rows whose u is compared with float64 sums; with a matrix all rows
     floor: see Certificate
     matrix: kernel values of all rows, which are few; all sums are then in float64. None: there are
         none
