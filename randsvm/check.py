@@ -449,7 +449,7 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
     unit = float(np.finfo(C.dtype).eps) / 2
     units = (12 + math.log2(len(y))) * unit  # of the roundings of a term and its additions
     h, z, total = one.epsilon + tube, y - u - b, added(size)
-    U, L, penalty = C * (one.sign >= 0), C * (one.sign <= 0), size * size / (4 * C) * one.squared
+    U, L, penalty = C * (one.sign >= 0), C * (one.sign <= 0), size * (size / (4 * C)) * one.squared
     in_all, farthest = penalty, max(abs(y)) + one.epsilon
     if one.log:  # D has the entropy in place of y beta
         p = np.minimum(size / C, 1)

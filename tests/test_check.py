@@ -164,6 +164,7 @@ LINEAR = {
     "linear svr": ("targets", "sgd -s svr --gap 0.01 -p 0.1"),
     "logistic": ("weighted", "sgd --gap 0.0001 --loss log -w1 2"),
     "squared svr": ("targets", "sgd -s svr --gap 0.01 --loss squared-epsilon-insensitive"),
+    "small C": ("two", "sgd --gap 0.01 --loss squared-hinge -c 1e-170"),
 }
 REDUCED = {
     "reduced": ("two", "-c 2 -g 0.7 --reduce 12"),
@@ -627,6 +628,7 @@ MODELS = {
     "linear loss said to be squared": (
         "hinge", and_header(problem(loss="squared-hinge"), "solver_type", "L2R_L2LOSS_SVC"), "P "),
     "D of a linear machine": ("linear svr", stated("dual", lambda v: v * 1.01), "D "),
+    "D of a small C": ("small C", stated("dual", lambda v: v * 2), "D "),
 }  # fmt: skip
 
 

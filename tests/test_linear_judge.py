@@ -10,10 +10,26 @@ import oracle
 import pytest
 from linear_judge import WrongError
 
+from randsvm import check
+
 
 @pytest.mark.parametrize("number", (*range(5, 21), 1))
 def test_an_exact_judge_confirms_the_certificate_of_a_linear_machine(tmp_path, number):
     linear_judge.certified(linear_judge.case_of(1, number), tmp_path)
+
+
+@pytest.mark.parametrize("loss", (*linear_judge.LOSSES, *linear_judge.LOSSES_OF_SVR))
+def test_a_small_c_has_a_true_certificate(tmp_path, loss):
+    """Coefficients are at most about C, whose square is below the smallest float64 number."""
+    rng, C = np.random.default_rng(1), "1e-170"
+    X = rng.normal(size=(40, 3)).round(3)
+    y = np.where(X[:, 0] + rng.normal(size=40) > 0.5, 1.0, 2.0)
+    task = ["-s", "svr", "-p", "0.1"] if "epsilon" in loss else []
+    words = "-q", "-c", C, "--gap", "0.001", "--loss", loss, *task
+    case = linear_judge.Case(y, X, None, loss, True, C, "0.1", {}, 0.001, words)
+    assert linear_judge.certified(case, tmp_path)
+    data, model, proof = (str(tmp_path / name) for name in ("data", "model", "proof"))
+    assert check.check([data], model, certificate=proof)[0] == check.VERIFIED
 
 
 @pytest.mark.fuzz

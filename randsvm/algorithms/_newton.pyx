@@ -80,7 +80,8 @@ def add_sums(
                     found = beta[i]
                 beta[i] = found
                 second[i] = sigma if found == moved and found != 0 else 0
-                proximal = (found - beta0[i]) * (found - beta0[i]) / (2 * sigma)
+                # The square of a coefficient may underflow where C is small.
+                proximal = (found - beta0[i]) * ((found - beta0[i]) / (2 * sigma))
                 sums[0, 0] += C[i] * (loss * loss if is_squared else loss)
                 sums[0, 1] += found * r - epsilon * fabs(found) - proximal
             sums[1, 0] += 0 if is_squared else proximal
@@ -90,7 +91,11 @@ def add_sums(
             side, size = 0 if found > 0 else 1, fabs(found)
             sums[2, side] += size
             sums[3, side] += y[i] * found - epsilon * size
-            sums[4, side] += found * found / (4 * C[i]) if is_squared else 0
+            if is_squared:
+                # No underflow where C is small. Where it is large, an overflow makes D -inf, which
+                # would be lost in the rounding of w.
+                sigma = 4 * C[i]
+                sums[4, side] += found * (found / sigma) if C[i] < 1 else found * found / sigma
             add_row(starts, columns, values, i, found, &sums[5, side], 2)
 
 

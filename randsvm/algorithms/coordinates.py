@@ -66,7 +66,7 @@ def ascend(
                 )  # fmt: skip
             emit(Progress("coordinate ascent", at, active))
         inside, missing = float(state[1]) or inf, float(state[2])
-        dual = y @ beta - epsilon * np.abs(beta).sum() - (ridge @ beta**2 + w @ w) / 2
+        dual = y @ beta - epsilon * np.abs(beta).sum() - ((ridge * beta) @ beta + w @ w) / 2
         if (yield np.append(w, state[0]), missing / (abs(dual) + missing or 1.0)):
             active, inside = n, inf
         # b0 becomes b.
