@@ -40,22 +40,37 @@ UNPACK = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzm
 LINE = re.compile(rb"(\S+)(?:\s+(?:cost:(\S+)|qid:\S+))*\s*(.*)")
 BAD_WORD = re.compile(rb"(?<!\S)(?![0-9]+:[-+.0-9eE]+(?!\S))\S+")
 NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-# [5] The tasks: LIBSVM's name; the sign of coefficients (None: that of y), epsilon, t and a.
+# [5] The tasks: LIBSVM's name; the numbers and other keys of the problem; the sign of coefficients
+# (None: that of y), epsilon, t and a.
 TASKS: dict[str, Any] = {
-    "svc": ("c_svc", lambda given, W: (None, 0, 0, 0)),
-    "nu-svc": ("nu_svc", lambda given, W: (None, 1, 0, given["nu"] * W)),
-    "svr": ("epsilon_svr", lambda given, W: (0, given["epsilon"], 0, 0)),
-    "nu-svr": ("nu_svr", lambda given, W: (0, 0, 0, given["C"] * given["nu"] * W)),
-    "one-class": ("one_class", lambda given, W: (1, 0, given["nu"] * W, 0)),
+    "svc": ("c_svc", "C", "class_weights balanced multiclass", lambda given, W: (None, 0, 0, 0)),
+    "nu-svc": ("nu_svc", "nu", "tube multiclass", lambda given, W: (None, 1, 0, given["nu"] * W)),
+    "svr": ("epsilon_svr", "C epsilon", "", lambda given, W: (0, given["epsilon"], 0, 0)),
+    "nu-svr": ("nu_svr", "C nu", "tube", lambda given, W: (0, 0, 0, given["C"] * given["nu"] * W)),
+    "one-class": ("one_class", "nu", "", lambda given, W: (1, 0, given["nu"] * W, 0)),
 }
 # [3] The numbers of a kernel, LIBLINEAR's name of a loss, keywords of the header that repeat
 # nothing, and what lines of the trailer say (None: there is no line).
 KERNELS = {"linear": "", "precomputed": "", "rbf": "gamma", "polynomial": "gamma coef0 degree"}
 LOSSES = {"hinge": "L2R_L1LOSS_{}_DUAL", "squared-hinge": "L2R_L2LOSS_{}", "log": "L2R_LR"}
+LINEAR = {"svc": "class_weights loss bias", "svr": "loss bias"}  # other keys of the problem
 KEYWORDS = "kernel_type gamma coef0 degree rho nr_sv bias probA probB prob_density_marks"
 VALUES = {"certificate": (None, "proven", "sampled", "reduced"), "index_base": (0, 1)}
 VALUES |= {"scale": (None, "minmax", "standard", "unit")}
 ERRORS = {"certificate", "primal_error", "dual_error"}  # all or, in older linear machines, none
+# [5] Whether a value of the problem is one. Numbers of JSON are read as numpy's.
+PROBLEM: dict[str, Any] = {
+    "task": lambda one: one in TASKS,
+    "C": lambda one: isinstance(one, np.floating) and one > 0,
+    "epsilon": lambda one: isinstance(one, np.floating) and one >= 0,
+    "nu": lambda one: isinstance(one, np.floating) and 0 < one <= 1,
+    "tube": lambda one: isinstance(one, list) and all(isinstance(v, np.floating) for v in one),
+    "class_weights": lambda one: all(w is None or PROBLEM["C"](w) for w in one),
+    "balanced": lambda one: isinstance(one, bool),
+    "multiclass": lambda one: one in ("ovo", "ovr"),
+    "loss": lambda one: one in LOSSES,
+    "bias": lambda one: isinstance(one, bool),
+}
 # [8] The arrays of a machine in a transcript, and their kinds.
 ARRAYS = {"rows": "<i8", "beta": "<f8", "v": "<f8", "v_error": "<f8", "u": "<f4", "error": "<f4"}
 ARRAYS |= {"exact": "<i8", "exact_u": "<f8", "exact_error": "<f8"}
@@ -92,6 +107,9 @@ def numbers(texts: Any, real: Any) -> Any:
     """Return the number nearest to each text; in finer numbers, too, what underflows in float64 is
     the float64 number. [2]"""
     texts = np.array([*texts], None if len(texts) else real)
+    if texts.dtype.kind in "SU":  # Python also reads 1_000, and digits of other scripts
+        codes = texts.view(np.uint8 if texts.dtype.kind == "S" else np.uint32)
+        require(not ((codes == ord("_")) | (codes > 126)).any(), BAD, "expected decimal numbers")
     found = near = texts.astype(float)
     require(np.isfinite(near).all(), BAD, "expected finite numbers")
     if real is FINE:
@@ -128,7 +146,8 @@ class Rows:
         indptr, indices = np.cumsum([0, *(text.count(b":") for text in texts)]), words[::2]
         rows = cls(indptr, np.array(indices, "S").astype(np.int64), numbers(words[1::2], real))
         ascend = (np.diff(rows.indices) > 0) | (np.diff(rows.row) > 0)
-        require(ascend.all() and (rows.indices >= base).all(), BAD, "expected ascending indices")
+        is_right = ascend.all() and ((rows.indices >= base) & (rows.indices < 2**31)).all()
+        require(is_right, BAD, f"expected ascending indices from {base} to {2**31 - 1}")
         return rows
 
     def take(self, some: Any) -> "Rows":
@@ -213,8 +232,9 @@ class Model:
         above, _, below = text.partition(b"\nw\n" if self.is_linear else b"\nSV\n")
         head = once([(key, rest) for key, *rest in map(str.split, above.decode().split("\n"))])
         words = [line.split() for line in below.split(b"\n")[:-1]]
-        self.head, labels, n = head, trailer.get("labels", []), len(words)
-        K, task = max(2, len(labels)), self.problem["task"]
+        task, n = self.problem["task"], len(words)
+        labels = trailer.get("labels", []) if task.endswith("svc") else []
+        self.head, K = head, max(2, len(labels))
         columns = 1 if K == 2 else K - ("nr_sv" in head)  # pairs have one less
         self.texts = [b" ".join(row[columns:]) for row in words]
         beta = numbers([word for row in words for word in row[:columns]], real)
@@ -226,18 +246,24 @@ class Model:
         self.is_rbf, (self.degree,) = self.kernel == "rbf", map(int, given.pop("degree"))
         self.g, self.r, bias = numbers([word for (word,) in given.values()], real)
         d = n - (bias >= 0)
-        said = {"nr_class": K, "svm_type": TASKS[task][0], "total_sv": n}
+        svm_type, needed, others, _ = TASKS[task]
+        said = {"nr_class": K, "svm_type": svm_type, "total_sv": n}
         if self.is_linear:
-            solver = LOSSES[self.problem.get("loss", "hinge")].format(task.upper())
+            loss, others = self.problem.get("loss", "hinge"), LINEAR[task]
+            solver = LOSSES[loss].format(task.upper())
             said = {"nr_class": K, "solver_type": solver, "nr_feature": d}
         if "label" in head or (labels and not self.own_layout):
             said["label"] = " ".join(f"{int(label_value(text))}" for text in labels)
         wrong = {key for key in said if " ".join(head.get(key, [])) != str(said[key])}
         wrong |= head.keys() - said.keys() - set(KEYWORDS.split())
         wrong |= {key for key, values in VALUES.items() if trailer.get(key) not in values}
+        given, keys = self.problem, {"task", *needed.split(), *others.split()}
+        wrong |= {key for key in given if key not in keys or not PROBLEM[key](given[key])}
+        wrong |= {*needed.split()} - given.keys()
+        wrong |= {"loss"} & given.keys() if task == "svr" and given.get("loss") == "log" else set()
         if not self.is_linear or trailer.keys() & ERRORS:
             wrong |= ERRORS - trailer.keys()
-        require(not wrong, BAD, f"missing, unknown or contradicting lines: {sorted(wrong)}")
+        require(not wrong, BAD, f"missing, wrong or unknown lines or keys: {sorted(wrong)}")
         runs = [run.partition("-") for run in trailer.get("features", "").split(",") if run]
         ends = np.array([(int(a), int(b or a) + 1) for a, _, b in runs], int).reshape(-1, 2)
         is_right = bool((np.diff(ends.ravel()) >= 0).all()) and np.diff(ends).sum() <= FEATURES
@@ -254,7 +280,8 @@ class Model:
             self.b = self.beta[-1] * bias if bias >= 0 else np.zeros(columns, real)
             both = zip(names, words, strict=False)
             w = zip(*([b"%d:%s" % (k, v) for v in row] for k, row in both), strict=True)
-            self.texts, self.beta = [*map(b" ".join, w)], np.eye(columns, dtype=real)
+            self.texts = [*map(b" ".join, w)] or [b""] * columns  # without features
+            self.beta = np.eye(columns, dtype=real)
 
     def scaled(self, rows: Rows) -> Rows:
         """Return rows as the machine sees them. [2]"""
@@ -372,8 +399,7 @@ def machines_of(data: Data, model: Model) -> list[Any]:
         classes = np.array([place[text] for text in data.labels])
         totals = [added(weights[classes == k]) for k in range(K)]
         stated = given.get("class_weights", [1] * K)
-        is_right = len(stated) == K and all(w is None or w > 0 for w in stated)
-        require(is_right, BAD, f"expected {K} class_weights above 0")
+        require(len(stated) == K, BAD, f"expected {K} class_weights")
         of_class = [total / (K * totals[k]) if w is None else w for k, w in enumerate(stated)]
         has_pairs = K == 2 or given.get("multiclass") == "ovo"
         counts = [int(word) for word in model.head.get("nr_sv", [0] * K)]
@@ -394,13 +420,16 @@ def machines_of(data: Data, model: Model) -> list[Any]:
             found.append((rows, y, factor[rows], own, beta[own, column]))
     count = len(model.b)
     require(count == len(found), BAD, f"expected {len(found)} numbers rho, found {count}")
+    tubes = given.get("tube", [0] * count)
+    is_right = len(tubes) == count and (task == "nu-svc" or min(tubes) >= 0)
+    require(is_right, BAD, f"expected {count} numbers tube, from 0 but for nu-svc")
     for k, (rows, y, factor, own, coefficients) in enumerate(found):
         one = found[k] = SimpleNamespace(rows=rows, own=own, has_b=given.get("bias", True))
-        sign, one.epsilon, one.t, one.a = TASKS[task][1](given, added(weights[rows]))
+        sign, one.epsilon, one.t, one.a = TASKS[task][-1](given, added(weights[rows]))
         one.C, one.y = weights[rows] * factor * given.get("C", 1), y * real(1)
         one.sign = one.y if sign is None else np.full(len(rows), sign)
         one.squared, one.log = "squared" in given.get("loss", ""), given.get("loss") == "log"
-        one.tube = given["tube"][k] if task.startswith("nu") else 0
+        one.tube = tubes[k]
         # The file has a machine of nu-svc divided by rho, and sum |beta| is nu W.
         rho = one.a / (added(abs(coefficients)) or 1) if task == "nu-svc" else 1
         one.beta, one.b = rho * coefficients, rho * model.b[k]
@@ -476,7 +505,7 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
     # [5] What coefficients exceed, or miss of their sums, costs at most the largest offset.
     bound = np.where(beta > 0, U, L)
     excess = most(size - bound * (1 - units), 0) * ~(one.squared & (bound > 0))
-    k = int(np.argmax(excess))
+    k = int(np.argmax(excess - 1e-9 * C))
     text = f"the coefficient of row {one.rows[k] + 1} is {beta[k]}, its bound {C[k]}"
     require(not excess[k] > 1e-9 * C[k], REFUTED, text)
     largest = max(D + distance + D_error + span, 0)  # P
@@ -560,11 +589,12 @@ class Check:
             return self.model.sums(self.rows(rows), Z, beta)
         at = np.random.default_rng().integers(len(rows), size=self.samples * (len(rows) > 0))
         u, error = self.model.sums(self.rows(rows[at]), Z, beta)
-        beyond = abs(u - said[0][at]) - error - said[1][at]
-        for k in np.flatnonzero(~(beyond <= 0)):
+        beyond = abs(u - said[0][at]) - said[1][at]
+        for k in np.flatnonzero(beyond > error):
             text = f"u of row {rows[at[k]] + 1} is {u[k]}, {said[0][at[k]]} in the transcript"
             raise Ended(REFUTED, f"{text}, +- {said[1][at[k]]:.2g}")
-        return said
+        # What the errors of this check may hide at these rows may be wrong at every row. [8]
+        return np.array([said[0], said[1] + (beyond + error).max(initial=0)])
 
     def evaluated(self, number: int) -> Any:
         """Return what `evaluate` finds of a machine."""

