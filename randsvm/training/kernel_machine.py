@@ -72,7 +72,7 @@ from randsvm.training.rounds import (
     count_bounded,
     total_certificate,
 )
-from randsvm.training.run import FileRun, StartDetails, Trainer, words_of
+from randsvm.training.run import FileRun, Plan, StartDetails, Trainer, words_of
 from randsvm.training.small_pairs import SmallPairs, small_pairs
 from randsvm.training.subtasks import OldModel, Subtask, Subtasks, assemble, finished
 from randsvm.training.transcript import TranscriptArrays, without_rows
@@ -420,11 +420,11 @@ class KernelTrainer(Trainer[KernelParams]):
         trainer.job = replace(trainer.job, stop=replace(stop, reduce=None))
         return trainer
 
-    def new_run(self, params: KernelParams, clock: Clock, until: float) -> KernelTrainingRun:
-        subtasks, largest = self._subtasks_and_algorithm(params)
+    def new_run(self, plan: Plan[KernelParams], clock: Clock) -> KernelTrainingRun:
+        subtasks, largest = self._subtasks_and_algorithm(plan.params)
         together = subtasks.side_by_side(largest.solve_bytes(subtasks))
-        start_of = None if self.old is None else self.old.starts(subtasks, params.cost)
-        return KernelTrainingRun(self, params, subtasks, clock, until, together, start_of=start_of)
+        start_of = None if self.old is None else self.old.starts(subtasks, plan.params.cost)
+        return KernelTrainingRun(self, plan, clock, subtasks, together, start_of)
 
 
 # --- fits of folds from shared kernel values -------------------------------------------------
@@ -492,7 +492,7 @@ def _values_of_pairs(
 
 
 class KernelTrainingRun(FileRun[KernelParams]):
-    """The training of all subtasks, which share the time until `end`, and their joint model.
+    """The training of all subtasks, which share the time of the plan, and their joint model.
 
     Pairs of classes with enough rows are solved side by side, as many as memory allows (see
     `Subtasks.side_by_side`). Other subtasks are solved one after another.
@@ -505,20 +505,19 @@ class KernelTrainingRun(FileRun[KernelParams]):
     density_marks: what a model of novelty detection has for probabilities
     """
 
+    trainer: KernelTrainer
+
     def __init__(
         self,
         trainer: KernelTrainer,
-        params: KernelParams,
-        subtasks: Subtasks,
+        plan: Plan[KernelParams],
         clock: Clock,
-        end: float,
+        subtasks: Subtasks,
         concurrent_subtasks: int = 1,
         start_of: Callable[[int, Subtask], Start | None] | None = None,
     ) -> None:
-        self.trainer: KernelTrainer = trainer
-        self.params, self.subtasks = params, subtasks
-        self.clock, self.end, self.training_end = clock, end, end
-        self.concurrent_subtasks = concurrent_subtasks
+        super().__init__(trainer, plan, clock)
+        self.subtasks, self.concurrent_subtasks = subtasks, concurrent_subtasks
         self.start_of = start_of
         self.solved: dict[int, SubtaskSolution] = {}
         self.under_way: dict[int, Rounds] = {}
@@ -552,7 +551,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
             return
 
         def latest() -> float:
-            return (self.end if self.solved else self.clock.end) - RESERVED_SECONDS
+            return (self.plan.until if self.solved else self.clock.end) - RESERVED_SECONDS
 
         with suppress(TimeLimitError), self.clock.until(latest):
             self._take_small_pairs()
@@ -610,7 +609,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
             self.transcripts[number] = without_rows(subtasks.row_count(number))
             return
         rounds = self.under_way[number] = self._rounds(number, subtasks[number], clock)
-        latest = (self.clock.end if is_first else self.end) - RESERVED_SECONDS
+        latest = (self.clock.end if is_first else self.plan.until) - RESERVED_SECONDS
         try:
             found = rounds.with_evaluation(rounds.solve(latest))
             while rounds.prepare_to_continue(found):
@@ -643,7 +642,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
             trainer.job,
             None if self.start_of is None else self.start_of(number, subtask),
             clock,
-            self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.end),
+            self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.plan.until),
             self.concurrent_subtasks * subtasks.memory_sharers,
         )
 
@@ -660,7 +659,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
         self.subtasks.close()
         self._report()
         if self.params.probability and self.params.prediction_type == "one-class":
-            D, end = self.subtasks.D, self.end - RESERVED_SECONDS
+            D, end = self.subtasks.D, self.plan.until - RESERVED_SECONDS
             decision = self.machine.decision_matrix
             self.density_marks = fit_density_marks(D, decision, self.clock, end)
         super().complete()

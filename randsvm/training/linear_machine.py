@@ -74,6 +74,7 @@ from randsvm.training.rounds import INTERRUPTED_SECONDS, total_certificate
 from randsvm.training.run import (
     BROKEN_OFF,
     FileRun,
+    Plan,
     StartDetails,
     Trainer,
     TrainingRun,
@@ -124,12 +125,12 @@ class LinearTrainer(Trainer[SgdParams]):
         return StartDetails(notices=notices, fields={"gap_asked": params.gap})
 
     def decision(self, D: Dataset, params: SgdParams, clock: Clock) -> Decision:
-        run = LinearTrainingRun(self, D, params, clock, clock.end)
+        run = LinearTrainingRun(self, Plan(params, clock.end), clock, D)
         run.train()
         return run.linear.decision
 
-    def new_run(self, params: SgdParams, clock: Clock, until: float) -> LinearTrainingRun:
-        run = LinearTrainingRun(self, self.D, params, clock, until)
+    def new_run(self, plan: Plan[SgdParams], clock: Clock) -> LinearTrainingRun:
+        run, params = LinearTrainingRun(self, plan, clock, self.D), plan.params
         if (
             run.share_of_means > FAR_FROM_ZERO
             and params.epochs
@@ -162,8 +163,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
     loss is kept.
 
     D : all rows, with the features that the weights belong to
-    end : the moment when the time for training and evaluation is over
-    training_end : the moment when the time for training is over
+    training_end : the moment when the steps must end: the plan's time is for the evaluation as well
     share_of_means : the part of the mean of |x|^2 that the squares of the features' means make up
     groups : the number of groups of rows that a cluster trains on side by side
     found : a solution that is better than that of the steps: the one of the lowest loss of held-out
@@ -187,12 +187,12 @@ class LinearTrainingRun(FileRun[SgdParams]):
     def __init__(
         self,
         trainer: Trainer[SgdParams],
-        D: Dataset,
-        params: SgdParams,
+        plan: Plan[SgdParams],
         clock: Clock,
-        end: float,
+        D: Dataset,
     ) -> None:
-        self.trainer, self.params, self.clock, self.end = trainer, params, clock, end
+        super().__init__(trainer, plan, clock)
+        params = plan.params
         mapping = trainer.map_of(params)
         self.D = one_class(D) if params.task == "one-class" else D
         if mapping is not None:
@@ -210,9 +210,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
         passes = EVALUATION_PASSES * (time.perf_counter() - began)
         self.learner = _first_learner(self.D, trainer.labels, params, R2, self.rng.seed)
         # The latest pass takes one to evaluate, and the bounds of each decision function another.
-        self.training_end = end - passes * (
-            1 + (1 + len(self.learner.b)) * (params.gap is not None)
-        )
+        self.training_end -= passes * (1 + (1 + len(self.learner.b)) * (params.gap is not None))
         resources = trainer.job.resources
         if resources.cluster is not None:
             # The data may take the other part of the memory.
@@ -232,7 +230,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
 
     def run(self) -> None:
         self.train()
-        with suppress(TimeLimitError), self.clock.until(lambda: self.end):
+        with suppress(TimeLimitError), self.clock.until(lambda: self.plan.until):
             self._evaluate()
         if self.stopped.reason is StopReason.GAP_REACHED and not self.certificate.gap <= (
             self.params.gap or inf

@@ -60,6 +60,7 @@ from randsvm.parameters.option import Grid, command_line, ineffective_flags, opt
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams, resolve_gamma, weights_of_labels
+from randsvm.records import record
 from randsvm.training.cross_validation import (
     check_select_by,
     concurrent_fits,
@@ -240,6 +241,25 @@ class StartDetails(NamedTuple):
     fields: Mapping[str, Any] = MappingProxyType({})
 
 
+@record
+class Plan(Generic[AnyParams]):
+    """What a training is to do, known before its first step.
+
+    until: the moment when the time for rounds or steps is over
+    path: the file of the model; None: none is written
+    arguments: the configuration that the model stores
+    searched: the result of the search; None: there was none
+    database: the name of the database of --sql; None: the rows are not from one
+    """
+
+    params: AnyParams
+    until: float
+    path: str | None = None
+    arguments: Sequence[str] = ()
+    searched: Searched | None = None
+    database: str | None = None
+
+
 class Trainer(ABC, Generic[AnyParams]):
     """One way to train, and the labelled rows once they are read; see `labelled`."""
 
@@ -357,8 +377,8 @@ class Trainer(ABC, Generic[AnyParams]):
         """
 
     @abstractmethod
-    def new_run(self, params: AnyParams, clock: Clock, until: float) -> FileRun[AnyParams]:
-        """Return a training on all rows that has time until the moment `until`."""
+    def new_run(self, plan: Plan[AnyParams], clock: Clock) -> FileRun[AnyParams]:
+        """Return a training on all rows."""
 
 
 # --- from data to a model --------------------------------------------------------------------
@@ -392,41 +412,49 @@ def train(
         if job.limits.keep_rows is not None:
             write_rows(whole, job.limits.keep_rows, params.task == "one-class")
         trainer.set_rows(whole, joint_name(data), params)
-        remarks = [*_unused_options(params), *_remarks(trainer, params)]
-        params = trainer.resolved(trainer.with_gamma(params))
-        described = trainer.described(params)
-        _report_start(trainer, params, described, clock)
-        for text in [*described.notices, *remarks]:
-            emit(Notice(text))
-
-        def configuration(params: AnyParams, job: Job) -> list[str]:
-            # The model stores the options that decide its bytes, so not the limits of time.
-            arguments = [*_arguments_of(params), *described.arguments]
-            return [trainer.name, *arguments, *command_line(job.data_params, job.search)]
-
-        searched = None
-        if job.search.is_wanted:
-            from randsvm.training.search import search
-
-            searched, params = search(
-                trainer.D,
-                params,
-                trainer.ways_to_fit,
-                job,
-                configuration,
-                clock.share(SEARCH_TIME),
-            )
-        share = 1 if calibration_of(params) is None else 1 / (1 + PROBABILITY_TIME)
-        run = trainer.new_run(params, clock, clock.share(share))
-        run.path, run.arguments, run.searched = model, configuration(params, job), searched
-        if job.data_params.sql is not None:
-            run.database = joint_name(data)
+        run = trainer.new_run(_plan(trainer, data, model, params, clock), clock)
         emit(Underway(run.so_far, run.stop))
         with run.saved_if_broken_off():
             run.run()
             run.complete()
             outcome = run.save(run.ended_by)
         return run.result(outcome)
+
+
+def _plan(
+    trainer: Trainer[AnyParams], data: Source, model: str | None, params: AnyParams, clock: Clock
+) -> Plan[AnyParams]:
+    """Fill in the parameters that depend on the rows, report the start, and search for the best.
+
+    data, model: as of `train`
+    """
+    job = trainer.job
+    remarks = [*_unused_options(params), *_remarks(trainer, params)]
+    params = trainer.resolved(trainer.with_gamma(params))
+    described = trainer.described(params)
+    _report_start(trainer, params, described, clock)
+    for text in [*described.notices, *remarks]:
+        emit(Notice(text))
+
+    def configuration(params: AnyParams, job: Job) -> list[str]:
+        # The model stores the options that decide its bytes, so not the limits of time.
+        arguments = [*_arguments_of(params), *described.arguments]
+        return [trainer.name, *arguments, *command_line(job.data_params, job.search)]
+
+    searched = None
+    if job.search.is_wanted:
+        from randsvm.training.search import search
+
+        until = clock.share(SEARCH_TIME)
+        searched, params = search(trainer.D, params, trainer.ways_to_fit, job, configuration, until)
+    return Plan(
+        params,
+        clock.share(1 if calibration_of(params) is None else 1 / (1 + PROBABILITY_TIME)),
+        model,
+        configuration(params, job),
+        searched,
+        None if job.data_params.sql is None else joint_name(data),
+    )
 
 
 def _arguments_of(params: AnyParams, grid: Grid = ()) -> list[str]:
@@ -513,7 +541,7 @@ class TrainingRun(ABC):
     """
 
     clock: Clock
-    path: str | None = None
+    path: str | None
     saved_model: Model | None = None
     problem: str | None = None
     saving: Stopped | None = None
@@ -633,21 +661,17 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     """A training on a whole file, on arrays, or on some of their rows.
 
     stopped: why it ended
-    training_end: the moment when the time for rounds or steps is over
-    arguments: the configuration that the model stores
-    searched: the result of the search; None: there was none
-    database: the name of the database of --sql
+    training_end: the moment when the time for rounds or steps is over: that of the plan, or
+        earlier if the training is to end
     calibrated: the fields of the model for probabilities
     """
 
-    trainer: Trainer[AnyParams]
-    params: AnyParams
     stopped: Stopped
-    training_end: float
-    arguments: Sequence[str] = ()
-    searched: Searched | None = None
-    database: str | None = None
     calibrated: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(self, trainer: Trainer[AnyParams], plan: Plan[AnyParams], clock: Clock) -> None:
+        self.trainer, self.plan, self.clock = trainer, plan, clock
+        self.path, self.params, self.training_end = plan.path, plan.params, plan.until
 
     @abstractmethod
     def run(self) -> None:
@@ -678,7 +702,8 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     @property
     def cross_validation(self) -> Tried | None:
         """The result of the parameters that were chosen; None: no cross-validation."""
-        return None if self.searched is None else self.searched.tried[0]
+        searched = self.plan.searched
+        return None if searched is None else searched.tried[0]
 
     def placed(self, outcome: Trained, stopped: Stopped) -> tuple[Trained, str | None]:
         required, gap = self.trainer.job.limits.require_gap, outcome.gap
@@ -763,12 +788,13 @@ class FileRun(TrainingRun, Generic[AnyParams]):
         if best is not None:
             score = f"{best.score_name} {best.score!r}"
             of_search = {"cross_validation": score, "cross_validation_rows": best.rows}
-        if self.searched is not None and self.searched.of > 1:
-            of_search["searched"] = len(self.searched.tried)
+        searched = self.plan.searched
+        if searched is not None and searched.of > 1:
+            of_search["searched"] = len(searched.tried)
         return Metadata(
             version=__version__,
-            configuration=shlex.join(self.arguments),
-            database=self.database,
+            configuration=shlex.join(self.plan.arguments),
+            database=self.plan.database,
             seed=self.trainer.job.data_params.seed,
             n=D.n,
             d=len(D.summary.features),
