@@ -19,6 +19,9 @@ def sparse_arguments(
     z_starts: _Integers, z_rows: _Integers, z_values: _Reals,
     left: _Reals, right: _Reals, block: _Reals,
 ) -> None: ...  # fmt: skip
+def lay_out_panels(
+    starts: _Integers, features: _Integers, values: _Reals, right: _Reals, panels: _Reals
+) -> None: ...
 def dense_rbf(
     x: _Reals, panels: _Reals, gamma: float, K: _Reals | None = None,
     beta: _Reals | None = None, u: _Doubles | None = None, widest: int = 512,

@@ -96,6 +96,29 @@ def sparse_arguments(
                     row[z_rows[entry]] += value * z_values[entry]
 
 
+def lay_out_panels(
+    const int[::1] starts, const int[::1] features, const real[::1] values, const real[::1] right,
+    real[:, :, ::1] panels,
+):
+    """Lay out sparse centres: panels[j // PANEL_CENTRES, :, j % PANEL_CENTRES] = z_j and right_j.
+
+    z is in CSR, as x of sparse_rbf; right : (m,); panels : (count, d + 1, PANEL_CENTRES), zeros.
+    Places beyond the last centre repeat it: with zeros there, a row whose values overflow to
+    infinity would give 0 times infinity, which is nan.
+    """
+    cdef Py_ssize_t j, centre, at, m = right.shape[0], d = panels.shape[1] - 1
+    if starts.shape[0] != m + 1 or d < 0 or panels.shape[2] != PANEL or (
+        panels.shape[0] != (m + PANEL - 1) // PANEL
+    ):
+        raise ValueError("expected centres and panels of shapes that fit")
+    with nogil:
+        for j in range(panels.shape[0] * PANEL):
+            centre = j if j < m else m - 1
+            for at in range(starts[centre], starts[centre + 1]):
+                panels[j // PANEL, features[at], j % PANEL] = values[at]
+            panels[j // PANEL, d, j % PANEL] = right[centre]
+
+
 cdef int _run(
     rbf_work *it, const real[:, :, ::1] panels, real[:, :] K, const real[:, ::1] beta,
     double[:, ::1] u, int widest,

@@ -42,6 +42,7 @@ from randsvm.kernels._kernels import (
     SPARSE_PANELS,
     add_sums_of_cells,
     dense_rbf,
+    lay_out_panels,
     mirror,
     sort_into_cells,
     sparse_arguments,
@@ -65,12 +66,6 @@ PANEL_FEATURES = 1024
 DIFFERENCES = 64
 # With fewer features than this, sums go over all features, even if rows have few nonzeros.
 MIN_FEATURES = 16
-# Up to this number of features, BLOCK_CENTRES centres with all their features fit into a cache of
-# the processor, and compiled sums over the nonzeros of rows are faster than sparse products however
-# few the nonzeros are. Measured with AVX-512 per kernel value, and for 20 centres and 8,192 rows:
-# 0.36 instead of 0.58 ns and 0.2 instead of 1 ms with 4 nonzeros of 129 features, 0.5 instead of
-# 0.5 ns with 3 of 300, and 2 instead of 0.7 ns with 10 of 1,000.
-CACHED_FEATURES = 256
 # Most rows of one call of compiled sums; fewer with many features: LAID_OUT values (4 MB in
 # float64).
 PANEL_ROWS = 4096
@@ -405,11 +400,11 @@ class Compiled(Layout):
         return min(block, of_group + groups + (0 if is_single else lanes))
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
-        z = self.columns_of_panels(Z, self.dtype if beta is None else np.float64)
-        return to_panels(z), None if beta is None else _padded(beta, self.dtype)
+        panels = self.panels(Z, self.dtype if beta is None else np.float64)
+        return panels, None if beta is None else _padded(beta, self.dtype)
 
-    def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
-        """Return centres, (m, columns), that panels hold. precision: of the scaling."""
+    def panels(self, Z: Matrix, precision: type) -> np.ndarray:
+        """Return centres as the compiled code reads them. precision: of the scaling."""
         raise NotImplementedError
 
     def add(self, u: np.ndarray, rows: Any, centres: Any) -> None:
@@ -462,7 +457,11 @@ class Dense(Compiled):
     def lay_out(self, X: Matrix) -> Any:
         return self.centred(X) if self.dtype is np.float64 else super().lay_out(X)
 
+    def panels(self, Z: Matrix, precision: type) -> np.ndarray:
+        return to_panels(self.columns_of_panels(Z, precision))
+
     def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
+        """Return centres, (m, columns), that panels hold. precision: of the scaling."""
         is_double = self.dtype is np.float64
         return self.centred(Z) if is_double else self.augmented_centres(Z, precision)
 
@@ -480,10 +479,15 @@ class Nonzeros(SparseRows, Compiled):
         terms = np.diff(self.nonzeros(X).indptr)
         return super().sizes_of_pairs(X)._replace(terms=terms)
 
-    def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
+    def panels(self, Z: Matrix, precision: type) -> np.ndarray:
         z = self.nonzeros(Z)
-        scaled = z.toarray().astype(precision, copy=False) * self.kernel.scale
-        return _beside(self.dtype, scaled, self.kernel.right(squared_norms(z)))
+        scaled = z.data.astype(precision, copy=False) * self.kernel.scale
+        right: np.ndarray = self.kernel.right(squared_norms(z)).astype(self.dtype)
+        starts, features, values = csr_parts(z.with_data(scaled.astype(self.dtype, copy=False)))
+        count = -(-z.shape[0] // PANEL_CENTRES)
+        panels: np.ndarray = np.zeros((count, z.shape[1] + 1, PANEL_CENTRES), self.dtype)
+        lay_out_panels(starts, features, values, right, panels)
+        return panels
 
     def run(self, rows: Any, panels: np.ndarray, sink: Sink) -> None:
         starts, features, values, left = rows
@@ -676,10 +680,12 @@ def has_few_nonzeros(n: int, d: int, nnz: int) -> bool:
     Measured time of a kernel value, over all features and over the nonzeros of a row: 1.2 and
     0.5 ns with 12 nonzeros of 53 features, 2.8 and 0.6 ns with 14 of 139, 9.6 and 1.9 ns with 35 of
     506. If half of the values are nonzeros, sums over the nonzeros are as fast with 139 features,
-    and a third slower with 506.
+    and a third slower with 506. With 1,000 features and 10 nonzeros, evenly spread, sparse products
+    take 0.6, 1.2 and 4.6 ns for 1,024, 200 and 20 centres, and sums over the nonzeros 0.9, 0.7 and
+    1.4 ns; of 23 nonzeros, most in few features as in texts, 3.1, 4.0 and 12.7 ns, and 1.6, 1.3 and
+    1.9 ns.
     """
-    most = PANEL_FEATURES if prefers_dense(n, d, nnz) else CACHED_FEATURES
-    return MIN_FEATURES <= d <= most and nnz <= n * d / 3
+    return MIN_FEATURES <= d <= PANEL_FEATURES and nnz <= n * d / 3
 
 
 def usual_values(X: CsrMatrix) -> np.ndarray:

@@ -20,7 +20,7 @@ CONSTANTS = {
     "audit_share_of_tolerance": ["svm.running_values.MAX_ERROR_OF_TOLERANCE"],
     "audit_share_of_violation": ["svm.running_values.MAX_ERROR_OF_VIOLATION"],
     "cache_end_bytes": ["data.cache.END"],
-    "cached_features": ["kernels.layouts.CACHED_FEATURES"],
+    "panel_features": ["kernels.layouts.PANEL_FEATURES"],
     "cell_share": ["kernels.layouts.PROFITABLE"],
     "coarse_rows": ["training.search.COARSE_ROWS"],
     "connecting_seconds": ["cluster.connection.CONNECTING_SECONDS"],

@@ -47,7 +47,7 @@ WAYS: dict[str, tuple[str, str, dict[str, float], dict[str, float]]] = {
     "cells": ("board", WIDE, {"cell_share": 0}, {"cell_share": 10**9}),
     "cells in float64": ("board", NARROW, {"cell_share": 0}, {"cell_share": 10**9}),
     "nonzeros": ("one-hot", "-g .1", {"sparse_features": 10**9}, {"sparse_features": 1}),
-    "sparse products": ("sparse one-hot", "-g .1", {}, {"cached_features": 0}),
+    "sparse products": ("sparse one-hot", "-g .1", {}, {"panel_features": 0}),
     "spill": ("board", WIDE, {}, {"data_bytes": 0}),
     "float64": ("board", WIDE, {}, {"float32_limit": 0}),
     "float64 once": ("board", WIDE, {}, ONCE),
