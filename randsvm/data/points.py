@@ -55,23 +55,77 @@ class Points:
         )
 
 
+class GrowingArray:
+    """Numbers to which more are appended. Its memory grows by halves, so that each number is
+    copied three times at most in the mean, however few are appended at a time.
+
+    room: the memory, at first that of the caller; the first `used` numbers count
+    """
+
+    def __init__(self, room: np.ndarray) -> None:
+        self.room, self.used = room, len(room)
+
+    @property
+    def values(self) -> np.ndarray:
+        return self.room[: self.used]
+
+    def append(self, more: np.ndarray) -> None:
+        used = self.used + len(more)
+        if used > len(self.room):
+            room = np.empty(used + used // 2, self.room.dtype)
+            room[: self.used] = self.values
+            self.room = room
+        self.room[self.used : used] = more
+        self.used = used
+
+
 class RowCache:
     """Rows of D that were read, because working sets and support vectors need the same repeatedly.
 
-    held : Points, in any order; order : (m,) int64, their positions in ascending order of rows
+    rows : (m,) int64, ascending; places : (m,) int64, where each is among those that were added
     """
 
-    def __init__(self, held: Points) -> None:
-        self.held, self.order = held, np.argsort(held.rows)
+    def __init__(self, points: Points) -> None:
+        self.places = np.argsort(points.rows)
+        self.rows, self.d, X = points.rows[self.places], points.X.shape[1], points.X
+        # int64: a matrix of many rows may have more nonzeros than int32 counts.
+        starts = X.indptr.astype(np.int64)
+        self._data, self._indices, self._starts, self._y = map(
+            GrowingArray, (X.data, X.indices, starts, points.y)
+        )
+        self._weights = None if points.weights is None else GrowingArray(points.weights)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     @property
     def nbytes(self) -> int:
-        return self.held.X.nbytes
+        return sum(one.room.nbytes for one in (self._data, self._indices, self._starts))
 
     def missing(self, rows: np.ndarray) -> np.ndarray:
         """Return the rows that are not in the cache, ascending. rows: ascending."""
-        return np.setdiff1d(rows, self.held.rows, assume_unique=True)
+        at = np.minimum(np.searchsorted(self.rows, rows), max(len(self) - 1, 0))
+        return rows[self.rows[at] != rows] if len(self) else rows
+
+    def add(self, points: Points) -> None:
+        """Add rows that are not in the cache, ascending."""
+        at, X = np.searchsorted(self.rows, points.rows), points.X
+        places = np.arange(len(self), len(self) + len(points))
+        self.rows = np.insert(self.rows, at, points.rows)
+        self.places = np.insert(self.places, at, places)
+        self._starts.append(X.indptr[1:] + self._starts.values[-1])
+        self._data.append(X.data)
+        self._indices.append(X.indices)
+        self._y.append(points.y)
+        if self._weights is not None:
+            assert points.weights is not None, "all rows of D have weights, or none"
+            self._weights.append(points.weights)
 
     def points(self, rows: np.ndarray) -> Points:
         """Return rows of the cache as Points, in the given order."""
-        return self.held[self.order[np.searchsorted(self.held.rows, rows, sorter=self.order)]]
+        at = self.places[np.searchsorted(self.rows, rows)]
+        X = CsrMatrix(
+            self._data.values, self._indices.values, self._starts.values, (len(self), self.d)
+        )
+        weights = None if self._weights is None else self._weights.values[at]
+        return Points(rows, X[at], self._y.values[at], weights=weights)

@@ -376,18 +376,17 @@ class RunningValues:
         if self.matrix is not None:
             return self.audit if len(rows) == self.D.n else self.audit[rows]
         cache, missing = self.row_cache, self.row_cache.missing(rows)
-        if len(missing) > len(cache.held) and len(missing) > len(rows) // 2:
+        if len(missing) > len(cache) and len(missing) > len(rows) // 2:
             # Nearly all are new, as at the start of a nu task: the cache shares their memory.
             found = kernel_centres(self.D, rows)
             self.row_cache = RowCache(found)
             return found
         if len(missing):
             needed = sorted_union(self.support, rows)
-            if cache.nbytes > self.max_cached_bytes and len(cache.held) > 2 * len(needed):
-                known = np.intersect1d(needed, cache.held.rows, assume_unique=True)
-                cache = RowCache(cache.points(known))
-            held = Points.concatenate([cache.held, kernel_centres(self.D, missing)])
-            cache = self.row_cache = RowCache(held)
+            if cache.nbytes > self.max_cached_bytes and len(cache) > 2 * len(needed):
+                known = np.intersect1d(needed, cache.rows, assume_unique=True)
+                cache = self.row_cache = RowCache(cache.points(known))
+            cache.add(kernel_centres(self.D, missing))
         return cache.points(rows)
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
