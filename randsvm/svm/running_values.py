@@ -483,13 +483,13 @@ class RunningValues:
         """Compute u in float64, and continue in the precision of the layout; return False if u is a
         sum in float64 already.
 
-        If u was computed in float64 one pass ago, stay in float64: float32 is too coarse for each
-        scan, and sums from scratch cost more than changes.
+        If float32 has added fewer centres since the last time than float64 adds now, stay in
+        float64: changes in float64 would have cost less than two sums from scratch.
         """
         layout = self.kernel_layout
         if layout.dtype is np.float64 or not self.added.centres:
             return False
-        if self.added.exact_centres and self.added.passes <= 2:
+        if self.added.exact_centres and self.added.centres <= len(self.support):
             self.refine()
             return True
         try:
