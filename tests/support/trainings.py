@@ -118,10 +118,10 @@ def decision_of_part(
     """
     found = []
 
-    def new_run(original: Any, trainer: Any, params: Any, *times: Any) -> Any:
-        decision = trainer.for_parts().fit(trainer.D.subset(part), params)
+    def new_run(original: Any, trainer: Any, plan: Any, clock: Any) -> Any:
+        decision = trainer.for_parts().fit(trainer.D.subset(part), plan.params)
         found.append((decision(to_csr(X)), trainer.labels))
-        return original(trainer, params, *times)
+        return original(trainer, plan, clock)
 
     with pytest.MonkeyPatch.context() as patch:
         for trainer in (kernel_machine.KernelTrainer, linear_machine.LinearTrainer):
