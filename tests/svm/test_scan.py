@@ -540,6 +540,23 @@ def test_a_run_returns_to_float32_after_a_scan_in_float64(made, problem):
         assert 1e-8 < mixed.max() < bound_of_u(scan).max()
 
 
+@pytest.mark.parametrize(("changes", "dtype"), [(1, np.float64), (3, np.float32)])
+def test_a_second_repetition_stays_in_float64_if_it_comes_soon(made, changes, dtype):
+    """All 60 terms are summed anew. After one change of 30 coefficients it is cheaper to make
+    further changes in float64, after three of them it is not."""
+    with case(*made("two_gaussians", 450), KERNELS["rbf"]) as one:
+        scan, beta = one.scan, one.some(0)
+        scan.after(one.step(beta), KEEP_ALL)
+        assert scan.repeat_in_float64()
+        for number in range(changes):
+            beta = beta.copy()
+            beta[np.flatnonzero(beta)[number % 2 :: 2]] *= 0.5
+            scan.after(one.step(beta), KEEP_ALL)
+        assert scan.repeat_in_float64()
+        assert scan.kernel_layout.dtype is dtype
+        assert error_of_u(one) < 1e-9
+
+
 def test_the_bound_counts_what_was_added_in_float64(made):
     """The bound allows each term a rounding of float64."""
     with case(*made("two_gaussians", 450), KERNELS["rbf"]) as one:
