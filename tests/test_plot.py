@@ -280,7 +280,7 @@ def test_a_training_writes_its_page_and_keeps_its_model_without_it(tmp_path):
     precious = tmp_path / "other"
     precious.write_text("precious")
     found = CliRunner().invoke(train, ["-q", "--html", str(precious), str(data), str(model)])
-    assert "is not a page" in str(found.exception)
+    assert "is not a page" in str(found.exception) and "goes on" not in found.output
     before = model.read_bytes()
     model.unlink()
     with pytest.MonkeyPatch.context() as patch:

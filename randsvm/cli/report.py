@@ -226,8 +226,8 @@ class Report:
         self.quiet, self.in_json = given["quiet"], given["report"] == "json"
         # Outputs that check_outputs has found to be usable.
         self.log: Log | None = None
-        # Records for the page of --html; None: there is no page.
-        self.page: list[dict[str, Any]] | None = None if given.get("html") is None else []
+        # Records for the page of --html; None: there is no page, or its file is not usable.
+        self.page: list[dict[str, Any]] | None = None
         self.bar = Bar(is_drawn=not self.quiet and can_draw())
         # The last event of each kind.
         self.last: dict[type, Any] = {}
@@ -248,11 +248,12 @@ class Report:
         model = {"MODEL_FILE": self.outputs["MODEL_FILE"]}
         others = {role: path for role, path in self.outputs.items() if role not in model}
         check_distinct(others, {**files, **model})
-        if self.page is not None:
+        if self.given.get("html") is not None:
             # Fails without matplotlib.
             from randsvm.page import check_page
 
             check_page(self.given["html"])
+            self.page = []
         log = self.given.get("log")
         self.log = None if log is None else Log(log)
 
