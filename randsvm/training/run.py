@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -569,13 +569,15 @@ class TrainingRun(ABC):
             is_lost = self.path is None or self.ended or isinstance(error, InfeasibleError)
             if self.has_model and not is_lost:
                 fate = self._fate_after(error)
-                # A signal asks for the model so far: its place is worth a word if it is another.
+                # A signal asks for the model so far: its place is worth a word if it is another, or
+                # if there is none.
                 if fate is not None and (self.problem is not None or not is_interruption):
                     error.args = (f"{words_of(error)}: {fate}",)
             raise
 
     def _fate_after(self, error: Exception) -> str | None:
-        """Save the model so far after an error; return what became of it, or None if it is lost.
+        """Save the model so far after an error; return what became of it, or None if it is lost and
+        the error says so itself.
 
         If its file cannot be written, it is written to that of an interrupted run.
         """
@@ -591,11 +593,18 @@ class TrainingRun(ABC):
             stopped = self.saving
         else:
             return None
+        failures = []
         for place in places:
-            with suppress(OutputError, TransferError):
+            try:
                 outcome = self.save(stopped, place)
+            except (OutputError, TransferError) as failure:
+                failures.append(failure)
+            else:
                 return self.problem or f"the model{self.extent} so far is {outcome.model}"
-        return None
+        if not failures or not isinstance(error, Interrupted | ClusterError):
+            return None
+        self.problem = f"no model was written: {failures[0]}"
+        return self.problem
 
     def save(self, stopped: Stopped, path: str | None = None) -> Trained:
         """Write the model, unless its gap is too large; emit and return the outcome.

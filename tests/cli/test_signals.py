@@ -152,6 +152,25 @@ def test_a_signal_at_any_event_says_whether_a_model_was_written(tmp_path, comman
         assert str(raised.value) == f"interrupted by signal 15{words}", seen[-1]
 
 
+@pytest.mark.parametrize("command", ["randsvm", "sgd"])
+def test_a_signal_says_that_the_folder_of_the_model_is_gone(tmp_path, command):
+    y, X = gaussians(400, 2)
+    folder, seen = tmp_path / "folder", []
+    folder.mkdir()
+    more = {"sample_size": 30} if command == "randsvm" else {"epochs": 30}
+
+    def watch(event):
+        seen.append(event)
+        if isinstance(event, events.Iteration | events.Epoch) and folder.exists():
+            folder.rmdir()
+            raise Interrupted(15)
+
+    with pytest.raises(Interrupted) as raised:
+        api.train(Arrays(X, y), folder / "m", command, watch, **more)
+    fate = f"no model was written: cannot create {folder / 'm'}: No such file or directory"
+    assert str(raised.value) == f"interrupted by signal 15: {fate}"
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_after_the_first_scan_the_best_model_replaces_the_old_one(tmp_path, data, path, number):
     (tmp_path / "m").write_text(OLD_MODEL)
