@@ -354,7 +354,7 @@ class Scan(RunningValues):
         q: float = 0.0,
     ) -> Certificate:
         """Return the certificate of the current coefficients; see `proven`."""
-        of_shards = len(sums) + max(shard.stop - shard.start for shard in self.D.shards)
+        of_shards = len(sums) + max(shard.stop - shard.start for shard in self.values.shards)
         # The linear term of D is one sum over all coefficients.
         additions = max(of_shards, len(solution.beta))
         layout, total = self.kernel_layout, ResidualSums.total(sums)

@@ -41,6 +41,19 @@ def test_the_bound_of_a_large_c_is_that_of_the_terms_of_each_row(tmp_path):
     assert float(oracle.trailer(model)["primal_error"]) <= C * 2.0**-53 * roundings.sum()
 
 
+def test_bounds_of_few_rows_count_the_additions_of_all(tmp_path, set_sizes):
+    """With a matrix of kernel values all rows are added up at once, however they are stored."""
+    rng, errors = np.random.default_rng(1), []
+    X = rng.normal(size=(400, 3)).round(3)
+    train = oracle.write_rows(tmp_path / "train", np.where(X[:, 0] > 0, 1, -1), X)
+    for rows in (1000, 20):
+        set_sizes(chunk_rows=rows)
+        run_train("randsvm", "-q", "-t", "linear", train, tmp_path / "model")
+        trailer = oracle.trailer(tmp_path / "model")
+        errors.append([float(trailer[name]) for name in ("primal_error", "dual_error")])
+    assert errors[1] == errors[0]
+
+
 def test_nothing_is_certified_where_rounding_exceeds_the_objectives(tmp_path, capfd):
     train, model = tmp_path / "train", tmp_path / "model"
     noisy(train, " 5:100000")
