@@ -768,8 +768,8 @@ class Rounds:
     ) -> SubtaskSolution:
         """Return the solution with the lowest proven gap that is found before `end`.
 
-        Without time for any, P and D have no bound of rounding, and certify nothing. ends: the
-        exceptions that end the evaluation.
+        Without time for any, that is the last solution with a certificate, or else P and D have no
+        bound of rounding, and certify nothing. ends: the exceptions that end the evaluation.
         """
         found = replace(found, certificate=replace(found.certificate, certified=False))
         with suppress(*ends), clock.until(lambda: end):
@@ -785,6 +785,8 @@ class Rounds:
                 self.evaluated = found
             certificate, dual = self._with_best_dual(found.SV, found.certificate)
             found = self.evaluated = replace(found, certificate=certificate, dual=dual)
+        if not found.evaluated and self.evaluated is not None:
+            return replace(self.evaluated, stopped=found.stopped)
         return found
 
     def _with_best_dual(
@@ -870,16 +872,13 @@ class Rounds:
         """
         if (found := self.uncertified(stopped)) is None:
             return None
-        proven = self.evaluated
-        if proven is None or not proven.SV.has_coefficients_of(found.SV):
-            # What ended the rounds may end the evaluation as well.
-            clock, ends = Clock(INTERRUPTED_SECONDS), (Exception,)
-            # Events go to no other listener, which may cancel this work.
-            with listening(clock):
-                found = self._evaluate(found, clock, clock.end, ends=ends)
-            if found.evaluated or proven is None:
-                return found
-        return replace(proven, stopped=stopped)
+        if (proven := self.evaluated) is not None and proven.SV.has_coefficients_of(found.SV):
+            return replace(proven, stopped=stopped)
+        # What ended the rounds may end the evaluation as well.
+        clock, ends = Clock(INTERRUPTED_SECONDS), (Exception,)
+        # Events go to no other listener, which may cancel this work.
+        with listening(clock):
+            return self._evaluate(found, clock, clock.end, ends=ends)
 
     def transcript(self, found: SubtaskSolution) -> TranscriptArrays:
         """Return the arrays of --certificate for a solution with row numbers of the subtask."""

@@ -178,6 +178,22 @@ def test_a_signal_during_the_closing_evaluation_keeps_what_it_has_proven(
         assert abs(proven.dual - exact.dual) <= proven.dual_error + 1e-12 * exact.primal
 
 
+def test_a_time_limit_keeps_the_certificate_that_rounds_continue_from(tmp_path, monkeypatch):
+    """Without time to evaluate the solution of the rounds since then."""
+    with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
+        solved = rounds.solve(inf)
+        first = rounds.with_evaluation(solved)
+
+        def late(*_):
+            raise TimeLimitError
+
+        monkeypatch.setattr(rounds.scan, "evaluations", late)
+        stopped = Stopped(StopReason.TIME_LIMIT)
+        found = rounds.with_evaluation(replace(solved, stopped=stopped))
+        assert first.evaluated
+        assert found == replace(first, stopped=stopped)
+
+
 def test_sums_in_float64_after_a_missed_gap_have_a_deadline(tmp_path, set_sizes, monkeypatch):
     set_sizes(float64_rows=0)
     with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
