@@ -411,7 +411,11 @@ class _Problem:
             if rz <= enough:
                 break
             Hp = self._hessian_product(p, ridge) if H is None else H @ p
-            length = rz / float(p @ Hp)
+            curvature = float(p @ Hp)
+            # It is 0 or nan where numbers leave float64.
+            if not curvature > 0:
+                break
+            length = rz / curvature
             x = x + length * p
             r = r - length * Hp
             z = self._preconditioned(r, at.curvature, ridge)

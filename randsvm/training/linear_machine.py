@@ -154,6 +154,8 @@ MIN_TRAINING_ROWS = 2
 STEPS_SHARE = 0.99
 # A closing evaluation takes about this many times as long as the pass for the mean of |x|^2.
 EVALUATION_PASSES = 3.0
+# The first probability of a class is at least this far from 0 and 1: its log odds are finite.
+CERTAIN = 1e-15
 # A notice names at most this many classes that are not trained.
 MAX_NAMED = 10
 
@@ -489,11 +491,15 @@ def _first_learner(
         weights = np.array(class_weights(params.weights, labels, sizes.tolist()))
         at_once = params.multiclass == "crammer-singer" and len(labels) > 2
         objective = LinearObjective(weights=weights, loss=loss, crammer_singer=at_once)
-        mean_step = float(sizes @ weights**2 / (sizes @ weights))
+        # Squares of the weights may leave float64.
+        largest = float(weights.max())
+        relative = weights / largest
+        mean_step = float(sizes @ relative**2 / (sizes @ relative)) * largest
         # Rows that lack a class, in a fold or at the begin of a stream, do not show its frequency.
         if sizes.all() and not (at_once or params.no_bias):
             p = weights * sizes / (weights * sizes).sum()
-            b = np.log(p / (1 - p)) if loss == "log" else 2 * p - 1
+            likely = np.clip(p, CERTAIN, 1 - CERTAIN)
+            b = np.log(likely / (1 - likely)) if loss == "log" else 2 * p - 1
             b = b[:1] if len(b) == 2 else b
     eta0 = spread / (R2 * mean_step)
     bias_rate = 0.0 if params.no_bias else BIAS_RATE * R2

@@ -793,6 +793,17 @@ def test_a_cost_that_overflows_leaves_a_model_without_false_claims(columns, C, l
     assert (outcome.gap <= 1e-3) == (outcome.stopped == "gap <= 0.001")
 
 
+@pytest.mark.parametrize("how", [{"gap": 1e-3}, {"epochs": 2}], ids=["gap", "epochs"])
+@pytest.mark.parametrize("loss", ["hinge", "squared-hinge", "log"])
+@pytest.mark.parametrize("weight", [1e20, 1e160])
+def test_a_huge_weight_of_a_class_leaves_a_model_that_predicts_it(weight, loss, how):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), rng.integers(2, size=40)
+    fitted = api.train(Arrays(X, y), algorithm="sgd", loss=loss, weights={1: weight}, **how)
+    assert np.isfinite(fitted.model.w).all()
+    assert (fitted.predict(X[y == 1]) == 1).all()
+
+
 @pytest.mark.parametrize("place", ["first", "last"])
 def test_chunks_of_empty_rows_count_only_for_the_bias(place):
     """More than 300 columns, so that the steps are products with the rows."""
