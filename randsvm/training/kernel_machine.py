@@ -756,7 +756,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
         Threads go on meanwhile, and may begin others: `dict` copies what is there now.
         """
         for number, rounds in dict(self.under_way).items():
-            if (best := rounds.uncertified(stopped)) is not None:
+            if (best := rounds.known(stopped)) is not None:
                 self.solved.setdefault(number, rounds.in_whole(best))
 
     def so_far(self) -> tuple[Model, Trained] | None:

@@ -857,10 +857,16 @@ class Rounds:
         """
         return None if (best := self.best_so_far) is None else self._found(best, stopped)
 
-    def uncertified(self, stopped: Stopped) -> SubtaskSolution | None:
-        """Return the best solution so far without a certificate; None: there is none."""
+    def known(self, stopped: Stopped) -> SubtaskSolution | None:
+        """Return the best solution so far with the certificate that it has, if any; None: there is
+        none.
+
+        Another thread than that of the rounds may ask.
+        """
         if (found := self.so_far(stopped)) is None:
             return None
+        if (proven := self.evaluated) is not None and proven.SV.has_coefficients_of(found.SV):
+            return replace(proven, stopped=stopped)
         return replace(found, certificate=replace(found.certificate, certified=False))
 
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
@@ -870,10 +876,8 @@ class Rounds:
         That of an inner set is scanned first. Without time for the scan and a closing evaluation
         the last solution with a certificate is returned, or else one without.
         """
-        if (found := self.uncertified(stopped)) is None:
-            return None
-        if (proven := self.evaluated) is not None and proven.SV.has_coefficients_of(found.SV):
-            return replace(proven, stopped=stopped)
+        if (found := self.known(stopped)) is None or found.evaluated:
+            return found
         # What ended the rounds may end the evaluation as well.
         clock, ends = Clock(INTERRUPTED_SECONDS), (Exception,)
         # Events go to no other listener, which may cancel this work.

@@ -179,18 +179,20 @@ def test_a_signal_during_the_closing_evaluation_keeps_what_it_has_proven(
 
 
 def test_a_time_limit_keeps_the_certificate_that_rounds_continue_from(tmp_path, monkeypatch):
-    """Without time to evaluate the solution of the rounds since then."""
+    """Without time to evaluate the solution of the rounds since then, or where LIBSVM holds the
+    thread of the rounds."""
     with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
-        solved = rounds.solve(inf)
+        solved, stopped = rounds.solve(inf), Stopped(StopReason.TIME_LIMIT)
+        assert not rounds.known(stopped).certificate.certified
         first = rounds.with_evaluation(solved)
+        assert first.evaluated
+        assert rounds.known(stopped) == replace(first, stopped=stopped)
 
         def late(*_):
             raise TimeLimitError
 
         monkeypatch.setattr(rounds.scan, "evaluations", late)
-        stopped = Stopped(StopReason.TIME_LIMIT)
         found = rounds.with_evaluation(replace(solved, stopped=stopped))
-        assert first.evaluated
         assert found == replace(first, stopped=stopped)
 
 
