@@ -56,7 +56,7 @@ docs: .venv/ready  ## build a site of docs/ in build/site/, with every option an
 # What running needs, without the tools of developers.
 .run/ready: $(SOURCES)
 	@$(COMPILERS)
-	@echo "installing randsvm into .run (190 MB, a minute or two, most of it for compiling)"
+	@echo "installing randsvm into .run (190 MB, about two minutes, mostly for compiling)"
 	$(PYTHON) -m venv .run
 	.run/bin/pip $(EDITABLE) . --no-compile
 	touch $@

@@ -141,7 +141,7 @@ class Rows:
     def of(cls, texts: list[bytes], base: int, real: Any) -> "Rows":
         content = b" ".join(texts)
         bad = BAD_WORD.search(content)
-        require(not bad, BAD, f"expected index:value, found {bad and bad[0]!r:.50}")
+        require(not bad, BAD, f"expected index:value, found {str(bad and bad[0])[1:]:.50}")
         words = content.replace(b":", b" ").split()
         indptr, indices = np.cumsum([0, *(text.count(b":") for text in texts)]), words[::2]
         rows = cls(indptr, np.array(indices, "S").astype(np.int64), numbers(words[1::2], real))
@@ -728,12 +728,12 @@ def main() -> None:
     text = "Verify the certificate of MODEL, trained on DATA: see docs/certificate-format.md."
     parser = argparse.ArgumentParser(prog="randsvm-check", description=text)
     add = parser.add_argument
-    add("data", nargs="+", metavar="DATA")
-    add("path", metavar="MODEL")
-    add("--row-weights", metavar="FILE", help="weights of rows, one a line")
+    add("data", nargs="+", metavar="DATA", help="training data in LIBSVM's format")
+    add("path", metavar="MODEL", help="the model file")
+    add("--row-weights", metavar="FILE", help="weights of the rows, one per line")
     add("--certificate", metavar="FILE", help="the file that randsvm-train --certificate wrote")
     add("--samples", metavar="M", type=int, default=2000, help="random rows to check [2000]")
-    add("--exact", action="store_true", help="finer numbers if float64 does not decide; slow")
+    add("--exact", action="store_true", help="extended precision if float64 does not decide; slow")
     given = vars(parser.parse_args())
     if given["samples"] < 0:
         parser.error(f"--samples: expected 0 or more, found {given['samples']}")

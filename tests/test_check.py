@@ -360,7 +360,7 @@ def test_the_rows_that_are_kept_verify_the_model(tmp_path, name):
     [
         (lambda rows: [*rows[:5], rows[6], rows[5], *rows[7:]], "do not have the digest"),
         (lambda rows: rows[:-1], "do not have the digest"),
-        (lambda rows: [rows[0], "yes 1:2;3", *rows[2:]], "expected index:value, found b'1:2;3'"),
+        (lambda rows: [rows[0], "yes 1:2;3", *rows[2:]], "expected index:value, found '1:2;3'"),
     ],
 )
 def test_kept_rows_that_were_edited_are_undecided_for_the_reason_that_is_said(

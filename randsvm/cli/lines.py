@@ -180,9 +180,9 @@ def scores(event: Predicted) -> Iterable[str]:
         yield f"z: Laplace distribution e^(-|z|/sigma)/(2sigma),sigma={event.noise_scale:g}"
     if event.labelled == 0:
         return
-    unit = "the width of the intervals"
+    size = "intervals of width {:g}"
     if event.accuracy is not None and event.correct is not None:
-        unit = "labels in a set"
+        size = "{:g} labels per set"
         # `correct` and `labelled` count rows, the accuracy their weights.
         share = 100 * event.correct / event.labelled
         counts = f" ({event.correct}/{event.labelled})" * math.isclose(event.accuracy, share)
@@ -192,7 +192,7 @@ def scores(event: Predicted) -> Iterable[str]:
         yield f"Squared correlation coefficient = {event.squared_correlation:g} (regression)"
     found = event.coverage
     if found is not None:
-        yield f"Coverage = {found.found:.4%} ({found.asked:g} asked), {found.size:g} {unit}"
+        yield f"Coverage = {found.found:.4%} ({found.asked:g} asked), {size.format(found.size)}"
     if isinstance(event.metrics, RegressionMetrics):
         yield f"Mean absolute error = {event.metrics.mean_absolute_error:g}"
         yield f"Coefficient of determination = {event.metrics.determination:g}"
@@ -248,7 +248,7 @@ def verdict(event: Certified) -> str:
         return f"proven: {proven}; the model claims no gap for these options"
     words = {
         "verified": "holds",
-        "verified up to rounding": f"is too small by {event.gap - claimed:.1g} at most",
+        "verified up to rounding": f"is right or too small by {event.gap - claimed:.1g} at most",
         "refuted": "does not hold for these rows; are they those of the training?",
         "undecided": "may hold; randsvm-check can decide",
     }

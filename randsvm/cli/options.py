@@ -188,7 +188,7 @@ class Commands(click.Group):
 
     metavar: what a command is called in the help. usage: the words of a command line. note: about a
     command line without the name of a command. exit_codes: those with another meaning than in
-    EXIT_CODES.
+    EXIT_CODES. elsewhere: the program of each command that belongs to another one.
     """
 
     def __init__(
@@ -200,6 +200,7 @@ class Commands(click.Group):
         note: str,
         examples: dict[str, str],
         exit_codes: dict[int, str] | None = None,
+        elsewhere: Mapping[str, str] | None = None,
         **attributes: Any,
     ) -> None:
         super().__init__(*arguments, **attributes)
@@ -208,6 +209,7 @@ class Commands(click.Group):
         self.plain = plain
         self.metavar, self.usage, self.note = metavar, usage, note
         self.examples = examples
+        self.elsewhere = elsewhere or {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
@@ -216,6 +218,9 @@ class Commands(click.Group):
         if args == ["-h"]:
             args = ["--help"]
         elif args and args[0] not in (*self.commands, "--help", "--help-all", "--version"):
+            if args[0] in self.elsewhere and not file_exists(args[0]):
+                program = self.elsewhere[args[0]]
+                raise click.UsageError(f"{args[0]} is a command of {program}", ctx)
             near = suggestion(args[0], self.commands)
             if near and not re.search(r"^-|\.", args[0]) and not file_exists(args[0]):
                 raise click.UsageError(f"neither a file nor {self.metavar} {args[0]!r}{near}", ctx)

@@ -92,7 +92,7 @@ def scores(data: str, model: str, output: str) -> None:
     "--features",
     nargs=2,
     type=int,
-    help="Draw the plane of two features; all others have their mean.",
+    help="Draw the plane of two features; all others are set to their mean.",
 )
 @_output("boundary")
 def boundary(data: str, model: str, features: tuple[int, int] | None, output: str) -> None:

@@ -97,7 +97,7 @@ def _reported(function: Callable[..., None]) -> Callable[..., None]:
 @predict.command(
     "predict",
     cls=Command,
-    short_help="Predict the rows of a file; without COMMAND.",
+    short_help="Predict the rows of a file (the default).",
     examples={
         "randsvm-predict --scores rows.svm.gz data.model -": "decision values on standard output",
         "randsvm-predict -b 1 --metrics test.svm data.model proba.txt": (

@@ -393,7 +393,7 @@ class Report:
             rows = f"{event.inner_set:,} of the rows" if event.inner_set else "all rows"
             yield f"rounds on {rows}:"
         elif isinstance(event, Tried) and last is None and event.number == 1 < event.of:
-            yield "score of each combination (of its worst to its best fold), rows scored:"
+            yield "score of each combination (its worst and best fold), and the rows scored:"
 
     def _show_problems(self, event: object) -> None:
         """Print an output that cannot be written, and a missed gap, also with --quiet."""

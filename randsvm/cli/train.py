@@ -53,14 +53,15 @@ def training(described: Callable[[], None]) -> Callable[..., None]:
     cls=Commands,
     context_settings=SETTINGS,
     plain="randsvm",
+    elsewhere=dict.fromkeys(("predict", "certify", "export", "explain", "info"), "randsvm-predict"),
     metavar="ALGORITHM",
     usage="[ALGORITHM] [OPTIONS] TRAIN_FILE [MODEL_FILE]",
     note="The default ALGORITHM is randsvm. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h -w -b -q "
-    "keep their meaning; after -v a model is trained.",
+    "keep their meaning, but -v also trains a model.",
     examples={
         "randsvm-train -c 1 -g 0.5 data.svm": "writes data.svm.model; options are LIBSVM's",
-        "randsvm-train -c 1,8,64 -g 0.05,0.5 -v 5 data.svm data.model": (
-            "cross-validates every pair of values, trains with the best"
+        "randsvm-train --label-column NAME --scale minmax -c 1,8,64 -g 0.1,1 table.csv": (
+            "a table; cross-validates every pair of values, trains with the best"
         ),
         "randsvm-train sgd text.svm.gz text.model": (
             "a linear model, which liblinear-predict reads"

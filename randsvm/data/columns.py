@@ -223,8 +223,10 @@ class Columns:
         for column in texts:
             if is_many(column.width, rows):
                 found = f"column {quoted(column.name)} has {column.width:,} texts in {rows:,} rows"
-                example = f"such as {quoted((column.categories or ('',))[0])}, each a category"
-                advice = "write 1234.5, dates as days, or leave it out by --ignore-columns"
+                example = (
+                    f"such as {quoted((column.categories or ('',))[0])}, each becomes a category"
+                )
+                advice = "write amounts and dates as numbers, or leave it out by --ignore-columns"
                 yield f"{found}, {example}: {advice}"
 
     def names_without_header(self) -> dict[int, tuple[list[str], str]]:

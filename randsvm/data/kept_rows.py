@@ -25,7 +25,9 @@ def write_rows(D: Dataset, path: str, any_label: bool) -> None:
     names = ["0" for _ in D.summary.labels] if any_label else list(D.summary.labels)
     for name in names:
         if name.split() != [name] or "#" in name:
-            raise ContentError(f"--keep-rows: the label {name!r} has a blank or #, or is empty")
+            problem = f"the label {name!r} has a blank or #, or is empty"
+            advice = "write other labels, or check the model by randsvm-predict certify"
+            raise ContentError(f"--keep-rows: {problem}: {advice}")
 
     def labels_of(rows: RawChunk) -> list[str]:
         labels = [names[k] for k in rows.y.astype(int)] if names else map(repr, rows.y.tolist())

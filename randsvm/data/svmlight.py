@@ -429,6 +429,7 @@ def _feature_problem(token: bytes, previous: int, zero_based: bool) -> str:
     rules = (
         (token.startswith(b"qid:"), "qid: directly after the label", quoted(token)),
         (token.startswith(b"cost:"), "cost: once, before the features", quoted(token)),
+        (b"," in token and not (index and value), "index:value (is it a CSV file?)", quoted(token)),
         (not (index and value), "index:value", quoted(token)),
         (not index.isdigit(), "an index in digits", quoted(index)),
         (number > MAX_INDEX, f"an index of at most {MAX_INDEX}", short),

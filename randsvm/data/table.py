@@ -63,7 +63,14 @@ from randsvm.data.svmlight import (
     pieces,
 )
 from randsvm.decimals import BOOLEANS, NUMBER, folded
-from randsvm.errors import ContentError, DataError, ParameterError, quoted, shortened
+from randsvm.errors import (
+    ContentError,
+    DataError,
+    ParameterError,
+    quoted,
+    shortened,
+    suggestion,
+)
 from randsvm.events import Notice, Progress, Watch, emit, silent
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import AUTO
@@ -371,7 +378,8 @@ class _Table:
             if name not in positions and not is_position:
                 more = ", ..." * (len(self.names) > MAX_NAMES)
                 listed = ", ".join(map(quoted, self.names[:MAX_NAMES])) + more
-                problem = f"expected a column {quoted(name)}, found {listed}"
+                near = suggestion(name, self.names)
+                problem = f"expected a column {quoted(name)}, found {listed}{near}"
                 raise self.refused(problem, flag, self.hint)
             found.append(positions[name] if name in positions else int(name) - 1)
         return found

@@ -173,7 +173,7 @@ class Number(Kind):
             for sign, limit in re.findall(r"([<>]=?) (\S+)", bounds)
         ]
         self.metavar = "|".join([self.metavar, *words])
-        example = " as 0.01" if bounds.endswith("< 1") else ""
+        example = " such as 0.01" if bounds.endswith("< 1") else ""
         self.expected = " or ".join([self.expected + example, *words])
 
     def read(self, given: Any) -> Any:
@@ -223,7 +223,7 @@ class Duration(Number):
     """Seconds, or with s, m, h: 90s, 10m, 2h."""
 
     metavar = "DURATION"
-    expected = "a time as 90s, 10m or 2h"
+    expected = "a time such as 90s, 10m or 2h"
     UNITS: ClassVar = {"s": 1, "m": 60, "h": 3600}
 
     def number(self, given: Any) -> Any:
@@ -238,7 +238,7 @@ class RowsOrTime(Duration):
     """A number of rows (int), or a time with its unit (float)."""
 
     metavar = "ROWS|TIME"
-    expected = "a number of rows or a time as 60s or 10m"
+    expected = "a number of rows or a time such as 60s or 10m"
 
     def number(self, given: Any) -> Any:
         return int(given) if re.fullmatch(r"[1-9]\d{0,17}", str(given)) else super().number(given)
@@ -251,7 +251,7 @@ class Folds(Kind):
     """A number of folds and of repetitions, 5 or "5x3"; stored as a pair."""
 
     metavar = "N[xREPEATS]"
-    expected = "folds as 5 or 5x3"
+    expected = "folds such as 5 or 5x3"
     number = Whole()
     bounds = "from 2 to 1000 folds, up to 100 repetitions"
 
@@ -280,7 +280,7 @@ class NumberOrGrid(Number):
     """
 
     metavar = "FLOAT[,FLOAT...]"
-    expected = "a number, a list (1,2,8) or a range (2^-5:2^15:2^2, whose step multiplies)"
+    expected = "a number, a list (1,2,8) or a range (from:to:factor, such as 2^-5:2^15:2^2)"
     MOST = 1000
 
     def __init__(self, bounds: str = "", *words: str, auto: tuple[float, ...] = ()) -> None:

@@ -91,9 +91,9 @@ class Limits(Options):
         False,
         Flag(),
         "--overwrite",
-        help="Replace MODEL_FILE even if the training was interrupted or out of time and the old "
-        "model has a smaller gap. By default the new model then goes to MODEL_FILE.interrupted, "
-        "unless the model there also has a smaller gap.",
+        help="Replace MODEL_FILE even if the training was interrupted or ran out of time and the "
+        "old model has a smaller gap. By default the new model then goes to "
+        "MODEL_FILE.interrupted, unless the model there also has a smaller gap.",
         group=OUTPUT,
     )
 
@@ -127,8 +127,8 @@ class DataParams(Options):
         None,
         Path(),
         "--row-weights",
-        help="File of weights, one number a line for each row, as LIBSVM's -W: C of a row is C "
-        "times its weight.",
+        help="File of weights, one line with a number for each row, as LIBSVM's -W: C of a row is "
+        "C times its weight.",
     )
     format: str | None = option(
         None,
@@ -566,8 +566,8 @@ class PredictParams(Options):
         None,
         Path(),
         "--row-weights",
-        help="File of weights, one number a line for each row of TEST_FILE, in place of cost: in "
-        "the rows. A row counts in scores as its weight.",
+        help="File of weights, one line with a number for each row of TEST_FILE, in place of "
+        "cost: in the rows. A row counts in scores as its weight.",
         group=OUTPUT,
     )
     no_header: bool = option(
@@ -657,9 +657,9 @@ class CertifyParams(Options):
         None,
         Path(),
         "--row-weights",
-        help="File of weights, one number a line for each row of TRAIN_FILE, in place of cost: in "
-        "the rows. C of a row is C times its weight.",
-        brief="File of weights, one number a line for each row.",
+        help="File of weights, one line with a number for each row of TRAIN_FILE, in place of "
+        "cost: in the rows. C of a row is C times its weight.",
+        brief="File of weights, one line with a number for each row.",
     )
     sql: str | None = shared_option(None, SQL)
 

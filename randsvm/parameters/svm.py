@@ -289,8 +289,8 @@ class MachineParams(Options):
         "--cost",
         help="C, the cost of a violation; C = 1/(lambda n) for n rows. Several values of -c, -g, "
         "-p or -n start a search: a list 1,2,8, or a range 2^-5:2^15:2^2 (from : to : factor). "
-        "-c auto, -g auto: search the ranges of LIBSVM's grid.py, then finer ones at the best.  "
-        "[default: 1]",
+        "-c auto, -g auto: search the ranges of LIBSVM's grid.py, then finer ones around the best. "
+        " [default: 1]",
         brief="C, the cost of a violation; a list (1,8,64) is searched.",
     )
     epsilon: float = option(

@@ -182,7 +182,7 @@ def _table_options(
     table = f"--format {how.format}" if how.sql is None else "--sql"
     require(
         how.label_column is not None or params.task == "one-class",
-        f"{table} needs --label-column",
+        f"{'--sql' if how.sql else 'a table'} needs --label-column NAME, the column to predict",
     )
     require(
         how.group_column is not None or job.search.groups != "qid",

@@ -77,7 +77,7 @@ def test_numbers(text, values):
     ],
 )
 def test_what_is_no_number(text):
-    with pytest.raises(click.UsageError, match="whose step multiplies"):
+    with pytest.raises(click.UsageError, match=r"such as 2\^-5:2\^15:2\^2"):
         COSTS.convert(text, None, None)
 
 
@@ -96,7 +96,7 @@ def test_folds_of_python_callers_are_whole_numbers_of_any_type():
     for given, folds in ((5, (5, 1)), (5.0, (5, 1)), ("5x3", (5, 3)), ((5, 3.0), (5, 3))):
         assert Search(folds=given).folds == folds
     for given in ((5,), (5, "a"), "5x", "5x3x2", 2.5):
-        with pytest.raises(ParameterError, match="folds: expected folds as 5 or 5x3"):
+        with pytest.raises(ParameterError, match="folds: expected folds such as 5 or 5x3"):
             Search(folds=given)
 
 

@@ -179,6 +179,7 @@ REFUSED = [
     (b"1 1:1\n 1:2\n", "2:2: expected a label, found '1:2'"),
     (b"qid:3 1:2\n", "1:1: expected a label, found 'qid:3'"),
     (b"1,2 1:2\n", "1:1: expected one label, found '1,2'"),
+    (b"1 a,b\n", "1:3: expected index:value (is it a CSV file?), found 'a,b'"),
     (b"1,0.5,7\n", "1:1: expected label index:value ... with spaces between them (is it a CSV "
      "file?), found '1,0.5,7'"),
     (b"1 1:1\n? 1:2\n", "2:1: expected a label (unlabelled rows are for prediction only), "

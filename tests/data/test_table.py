@@ -917,6 +917,14 @@ def test_auto_reads_a_first_line_of_any_length(tmp_path, columns):
         assert len(D.summary.features) == columns
 
 
+def test_the_column_that_is_like_a_mistyped_one_is_named_even_if_it_is_not_listed(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(",".join([*"abcdefghijkl", "Income"]) + "\n" + "1," * 12 + "p\n")
+    found = r"found 'a', .* 'j', \.\.\.: did you mean 'Income'\? \(--label-column;"
+    with pytest.raises(DataError, match=f"1:1: expected a column 'income', {found}"):
+        randsvm.train(path, label_column="income")
+
+
 OTHER = r"\(--delimiter ';' if it divides the fields[;)]"
 
 
