@@ -260,6 +260,7 @@ class Model:
         given, keys = self.problem, {"task", *needed.split(), *others.split()}
         wrong |= {key for key in given if key not in keys or not PROBLEM[key](given[key])}
         wrong |= {*needed.split()} - given.keys()
+        wrong |= {"scale"} & trailer.keys() if self.kernel == "precomputed" else set()
         wrong |= {"loss"} & given.keys() if task == "svr" and given.get("loss") == "log" else set()
         if not self.is_linear or trailer.keys() & ERRORS:
             wrong |= ERRORS - trailer.keys()
@@ -437,15 +438,17 @@ def machines_of(data: Data, model: Model) -> list[Any]:
     return found
 
 
-def keys_of(X: Rows, Z: Rows, near: float) -> list[bytes]:
+def keys_of(X: Rows, Z: Rows, near: float) -> tuple[list[bytes], float]:
     """Return bytes of each row of X, then of Z, that are equal for equal rows; zeros may be written
-    or not. Values are equal if they differ by a relative `near` at most. [5]"""
+    or not. Values are equal if they differ by a relative `near` at most, or are ends of a chain of
+    such values. Return also by how much equal values differ at most. [5]"""
     indptr, kept = np.append(X.indptr, X.indptr[-1] + Z.indptr[1:]), np.append(X.values, Z.values)
     values, place = np.unique(kept, return_inverse=True)
-    ranks = np.cumsum(np.diff(values, prepend=-np.inf) > near * abs(values))[place.ravel()]
-    pairs = np.column_stack([np.append(X.indices, Z.indices), ranks])[kept != 0]
+    ranks = np.cumsum(np.diff(values, prepend=-np.inf) > near * abs(values))
+    apart = (values - values[np.searchsorted(ranks, ranks)]) / np.maximum(abs(values), 1e-300)
+    pairs = np.column_stack([np.append(X.indices, Z.indices), ranks[place.ravel()]])[kept != 0]
     ends = np.append(0, np.cumsum(kept != 0))[indptr].tolist()
-    return [pairs[i:j].tobytes() for i, j in pairwise(ends)]
+    return [pairs[i:j].tobytes() for i, j in pairwise(ends)], float(apart.max(initial=0))
 
 
 def divided(one: Any, at: np.ndarray, keys: list[bytes]) -> Any:
@@ -609,12 +612,12 @@ class Check:
         at = said["rows"] if said else np.arange(n * self.is_own)
         is_legal = (np.diff(at, prepend=-1) > 0).all() and at.max(initial=0) < n
         require(is_legal, REFUTED, f"the rows of the transcript do not ascend from 0 to {n - 1}")
-        beta, v, X = 0 * one.C, u, self.rows(one.rows[at])
+        beta, v, X, apart = 0 * one.C, u, self.rows(one.rows[at]), 0.0
         if self.is_own:  # a row equals a vector if their float64 numbers are equal
             scale, plain, unit = model.scale, self.plain or self, 2.0**-53
             near = 2.0**-51 * (8 + np.diff(X.indptr).max(initial=0)) * (scale == "unit")
-            keys = keys_of(plain.rows(one.rows[at]), plain.Z.take(one.own), near)
-            if self.plain and not scale and len({*keys}) == len({*keys_of(X, Z, 0)}):
+            keys, apart = keys_of(plain.rows(one.rows[at]), plain.Z.take(one.own), near)
+            if self.plain and not scale and len({*keys}) == len({*keys_of(X, Z, 0)[0]}):
                 unit = model.unit  # the same finer numbers are equal
             beta = divided(one, at, keys)
         elif said:
@@ -625,7 +628,7 @@ class Check:
             v[:, own] = self.sums(one.rows[own], X.take(kept), beta[own], v_said)
         if self.is_own:  # [6] u is of w_Z, D of w_X: their rows are rounded to float64
             longest = Z.lengths.max(initial=0)
-            step = unit * (6 * X.moved.max(initial=0) + 4 * longest)
+            step = unit * (6 * X.moved.max(initial=0) + 4 * longest) + ROOM * apart * longest
             slope = model.degree * np.sqrt(model.g * model.largest((longest + step) ** 2, 1))
             slope = np.sqrt(2 * model.g) if model.is_rbf else slope
             length = ROOM * added(abs(beta)) * slope * step * (model.kernel != "precomputed")

