@@ -221,8 +221,8 @@ class Commands(click.Group):
             if args[0] in self.elsewhere and not file_exists(args[0]):
                 program = self.elsewhere[args[0]]
                 raise click.UsageError(f"{args[0]} is a command of {program}", ctx)
-            near = suggestion(args[0], self.commands)
-            if near and not re.search(r"^-|\.", args[0]) and not file_exists(args[0]):
+            is_word = not re.search(r"^-|\.", args[0]) and not file_exists(args[0])
+            if is_word and (near := suggestion(args[0], self.commands)):
                 raise click.UsageError(f"neither a file nor {self.metavar} {args[0]!r}{near}", ctx)
             args = [self.plain, *args]
         return super().parse_args(ctx, args)
