@@ -46,6 +46,11 @@ BATCHES = {
 THREAD_BYTES = 1 << 27
 # The messages of drivers about a device or a connection that fails; others are about the query.
 LOST = re.compile("FATAL:|server closed|could not (?:send|receive)|I/?O error", re.IGNORECASE)
+# Texts, names and comments of queries, in which a semicolon ends no statement.
+PASSAGES = {
+    "sqlite": r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^]]*]|--[^\n]*|/\*.*?(?:\*/|$)",
+    "postgresql": r"\bE'(?:\\.|[^'\\])*'|'[^']*'|\"[^\"]*\"|(\$\w*\$).*?\1|--[^\n]*|/\*.*?\*/",
+}
 TYPE_HINT = f" (a column has the type of its first {BATCH_ROWS:,} values: CAST it in the query)"
 
 
@@ -98,6 +103,12 @@ class Query(Frame):
 
         Raises the errors of `_Session`, and ContentError for a mistaken query.
         """
+        # DuckDB executes all statements, and the last one selects the rows. SQLite would ignore all
+        # but the first one.
+        if passages := PASSAGES.get(self.driver):
+            rest = re.sub(passages, " ", self.sql, flags=re.DOTALL | re.IGNORECASE)
+            if len(list(filter(str.strip, rest.split(";")))) > 1:
+                raise ContentError(f"{self}: expected one statement in --sql, found several")
         with _Session(self) as session:
             reader = session.execute(self.sql)
             schema = reader.schema

@@ -237,6 +237,41 @@ def test_an_error_of_the_query_is_one_line(request, tmp_path, command, kind, sql
     assert not (tmp_path / "model").exists()
 
 
+# The ends of queries, and whether more than one statement is in them.
+ENDS = {
+    "; SELECT 1": True,
+    ";\n-- ;\nSELECT 1;": True,
+    ";": False,
+    " -- the end; of all": False,
+    """ WHERE ';' <> 'it''s;' AND "hours" > -1 /* ; */""": False,
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_query_is_one_statement_but_in_duckdb(database, kind, end):
+    frame = census(50)
+    url, sql = database(kind, people=frame), f"SELECT * FROM people{end}"
+    if kind == "duckdb" and ENDS[end]:
+        sql = f"SELECT 1; {sql.partition(';')[0]}"
+    elif ENDS[end]:
+        with pytest.raises(ContentError, match="expected one statement in --sql, found several"):
+            randsvm.train(url, sql=sql, label_column="income")
+        return
+    assert randsvm.train(url, sql=sql, label_column="income", gamma=1).model.metadata.n == 50
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [("sqlite", "`a;'b` AS a"), ("sqlite", '[a;"b] AS a'), ("postgresql", r"E'\';' AS a"),
+     ("postgresql", "$t$ ; ' $$ $t$ AS a")],
+)  # fmt: skip
+def test_semicolons_in_names_and_texts_end_no_statement(database, kind, column):
+    frame = census(50).assign(**{"a;'b": 1, 'a;"b': 2})
+    url, sql = database(kind, people=frame), f"SELECT {column}, age, income FROM people"
+    assert randsvm.train(url, sql=sql, label_column="income", gamma=1).model.metadata.n == 50
+
+
 def test_sqlite_names_a_type_that_changes_below_the_first_rows(tmp_path):
     url = sqlite_file(tmp_path / "t.db", t=pd.DataFrame({"i": range(40_000)}))
     sql = "SELECT CASE WHEN i < 39999 THEN i ELSE 0.5 END AS x, i % 2 AS y FROM t"
