@@ -9,7 +9,7 @@ import click
 from randsvm import __version__
 from randsvm.cli import options, process
 from randsvm.cli.options import SETTINGS, Command, Commands
-from randsvm.errors import ParameterError
+from randsvm.errors import ModelError, ParameterError
 from randsvm.files import STANDARD
 from randsvm.parameters.option import OUTPUT, Option, Path
 from randsvm.parameters.run import EXPORT_FORMATS, CertifyParams, PredictParams, Resources
@@ -143,7 +143,7 @@ def predict_rows(
 
 @predict.command(
     cls=Command,
-    short_help="Print P, D and the gap of any model in LIBSVM's format.",
+    short_help="Print P, D and the gap of a model of any program.",
     examples={
         "randsvm-predict certify train.svm train.svm.model -c 8": "a model of svm-train -c 8",
         "randsvm-predict certify train.svm m -c 8 --require-gap 0.01": "exit code 75 above 1%",
@@ -165,12 +165,17 @@ def certify(
 
     They are computed in float64 from the text of both files. The model may come from any program
     that writes LIBSVM's or LIBLINEAR's format; give -c, -p, -n and -w as in its training, unless
-    randsvm-train wrote it. The last line says whether the gap that the model claims holds.
+    randsvm-train wrote it. The last line says whether the gap that the model claims holds. A
+    refuted claim ends with exit code 65, unless --require-gap is given.
     """
     params, resources = CertifyParams(**given), Resources(jobs=jobs)
     from randsvm.training import certification
 
-    certification.certify(train_file, model_file, params=params, resources=resources, watch=watch)
+    found = certification.certify(
+        train_file, model_file, params=params, resources=resources, watch=watch
+    )
+    if found.verdict == "refuted" and params.require_gap is None:
+        raise ModelError(f"{model_file}: the gap that it claims does not hold for {train_file}")
 
 
 @predict.command(

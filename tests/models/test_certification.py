@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 
@@ -17,7 +18,7 @@ from oracle import write_rows
 from scipy import sparse
 
 import randsvm
-from randsvm.errors import GapError
+from randsvm.errors import GapError, ModelError
 from randsvm.parameters.run import CertifyParams
 
 FRIEDMAN = oracle.as_float32(np.random.default_rng(1).random((120, 3)))
@@ -180,9 +181,13 @@ def test_the_last_line_is_the_verdict_on_the_claimed_gap(tmp_path, name, options
     assert randsvm.certify(train, lower).verdict == "refuted"
     capsys.readouterr()
     for model, word in (path, "verified"), (lower, "refuted"):
-        run_predict("certify", train, model)
+        is_refuted = word == "refuted"
+        with pytest.raises(ModelError, match="does not hold") if is_refuted else nullcontext():
+            run_predict("certify", train, model)
         numbers, verdict = capsys.readouterr().out.splitlines()
         assert numbers.startswith("P ") and verdict.startswith(word)
+    # Only the gap that is required counts.
+    run_predict("certify", "--require-gap", 0.5, train, lower)
 
 
 def resealed(path, other, old, new):
@@ -219,7 +224,8 @@ def test_weights_of_rows_of_the_training_are_asked_for(tmp_path, capsys):
     weights = tmp_path / "w"
     weights.write_text("2\n0.5\n" * 100)
     run_train("-q", "-c", 8, "-g", 2, "--row-weights", weights, train, path)
-    run_predict("certify", train, path)
+    with pytest.raises(ModelError, match="does not hold"):
+        run_predict("certify", train, path)
     assert f"note: the training had --row-weights {weights}: give it" in capsys.readouterr().err
     run_predict("certify", train, path, "--row-weights", weights, "--require-gap", 0.002)
     assert "note:" not in capsys.readouterr().err
