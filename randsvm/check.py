@@ -53,7 +53,7 @@ TASKS: dict[str, Any] = {
 # nothing, and what lines of the trailer say (None: there is no line).
 KERNELS = {"linear": "", "precomputed": "", "rbf": "gamma", "polynomial": "gamma coef0 degree"}
 LOSSES = {"hinge": "L2R_L1LOSS_{}_DUAL", "squared-hinge": "L2R_L2LOSS_{}", "log": "L2R_LR"}
-LINEAR = {"svc": "class_weights loss bias", "svr": "loss bias"}  # other keys of the problem
+LINEAR = {"svc": "class_weights loss bias penalty", "svr": "loss bias"}  # keys of the problem
 KEYWORDS = "kernel_type gamma coef0 degree rho nr_sv bias probA probB prob_density_marks"
 VALUES = {"certificate": (None, "proven", "sampled", "reduced"), "index_base": (0, 1)}
 VALUES |= {"scale": (None, "minmax", "standard", "unit")}
@@ -70,6 +70,7 @@ PROBLEM: dict[str, Any] = {
     "multiclass": lambda one: one in ("ovo", "ovr"),
     "loss": lambda one: one in LOSSES,
     "bias": lambda one: isinstance(one, bool),
+    "penalty": lambda one: one in ("l1", "l2"),
 }
 # [8] The arrays of a machine in a transcript, and their kinds.
 ARRAYS = {"rows": "<i8", "beta": "<f8", "v": "<f8", "v_error": "<f8", "u": "<f4", "error": "<f4"}
@@ -227,6 +228,7 @@ class Model:
         require("map" not in trailer, UNDECIDED, "random features are not checked")
         self.problem: dict[str, Any] = trailer["problem"]
         self.is_linear = b"solver_type " in text[:100]
+        self.is_l1 = self.problem.get("penalty") == "l1"
         own = b"randsvm_model 2\n"
         self.own_layout, text = text.startswith(own), text.removeprefix(own) + b"\n"
         above, _, below = text.partition(b"\nw\n" if self.is_linear else b"\nSV\n")
@@ -251,6 +253,7 @@ class Model:
         if self.is_linear:
             loss, others = self.problem.get("loss", "hinge"), LINEAR[task]
             solver = LOSSES[loss].format(task.upper())
+            solver = solver.replace("L2R", "L1R") if self.is_l1 else solver
             said = {"nr_class": K, "solver_type": solver, "nr_feature": d}
         if "label" in head or (labels and not self.own_layout):
             said["label"] = " ".join(f"{int(label_value(text))}" for text in labels)
@@ -429,7 +432,8 @@ def machines_of(data: Data, model: Model) -> list[Any]:
         sign, one.epsilon, one.t, one.a = TASKS[task][-1](given, added(weights[rows]))
         one.C, one.y = weights[rows] * factor * given.get("C", 1), y * real(1)
         one.sign = one.y if sign is None else np.full(len(rows), sign)
-        one.squared, one.log = "squared" in given.get("loss", ""), given.get("loss") == "log"
+        loss, one.l1 = given.get("loss", ""), model.is_l1
+        one.squared, one.log = "squared" in loss, loss == "log"
         one.tube = tubes[k]
         # The file has a machine of nu-svc divided by rho, and sum |beta| is nu W.
         rho = one.a / (added(abs(coefficients)) or 1) if task == "nu-svc" else 1
@@ -469,6 +473,16 @@ def divided(one: Any, at: np.ndarray, keys: list[bytes]) -> Any:
             taken = rest if row == rows[-1] else min(rest, one.C[row])
             beta[row], rest = beta[row] + side * taken, rest - taken
     return beta
+
+
+def beyond_one(X: Rows, beta: Any) -> float:
+    """Return a bound of how far the largest |sum_i beta_i x_ij| over the features j is above 1."""
+    names, place = np.unique(X.indices, return_inverse=True)
+    terms, unit = beta[X.row] * X.values, float(np.finfo(beta.dtype).eps) / 2
+    sums = np.zeros((len(names), 2), beta.dtype)
+    np.add.at(sums, place, np.column_stack([terms, abs(terms)]))
+    error = ROOM * unit * ((X.n + 12) * sums[:, 1] + added(abs(beta) * X.moved))
+    return max(float((abs(sums[:, 0]) + error).max(initial=0)) - 1, 0.0)
 
 
 def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
@@ -512,7 +526,8 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
     text = f"the coefficient of row {one.rows[k] + 1} is {beta[k]}, its bound {C[k]}"
     require(not excess[k] > 1e-9 * C[k], REFUTED, text)
     largest = max(D + distance + D_error + span, 0)  # P
-    norm = (abs(one.t) + one.a) * math.sqrt(kappa2) or math.sqrt(2 * largest)
+    norm = (abs(one.t) + one.a) * math.sqrt(kappa2) or (2 * largest) ** 0.5
+    norm = largest if one.l1 else norm
     offset = ROOM * (farthest + norm * math.sqrt(kappa2))
     above = abs(short) if one.sign.any() else max(-short, 0)
     misses = abs(missing) * one.has_b + above + units * total
@@ -637,11 +652,17 @@ class Check:
             v = v + np.array([[0], [length * math.sqrt(kappa2)]]) * (v is u) + other
             u = u + other
             return evaluate(one, beta, (u, v, (length**2 / 2,) * 2), kappa2)
-        terms = (one.beta, *model.sums(Z, Z, one.beta)), (-2 * beta, *u), (beta, *v)
+        terms, infeasible = [(one.beta, *model.sums(Z, Z, one.beta)), (-2 * beta, *u)], 0.0
+        if one.l1:  # |w|_1 and, in D, |sum beta x_j| <= 1 for each j, in place of |w|^2
+            terms[0], infeasible = (2 * one.beta[Z.row], abs(Z.values), 0), beyond_one(X, beta[at])
+            v = 0 * v
+        terms.append((beta, *v))
         some = [(added(B * s), added(abs(B) * (e + 50 * model.unit * abs(s)))) for B, s, e in terms]
         parts = np.array(some) * [1, ROOM]
         of_P = evaluate(one, 0 * beta, (u, 0 * v, parts[0]), kappa2)
         found = evaluate(one, beta, (u, v, np.sum(parts, axis=0)), kappa2)
+        # D of a part of beta is at least this part of D.
+        found[6:] += infeasible * abs(found[1]) * np.array([1, infeasible > 1e-6])
         found[[0, 2]] = of_P[[0, 2]]  # P itself does not depend on the coefficients of D
         return found
 
@@ -658,7 +679,7 @@ class Check:
         require(unit < 1e-9 or self.model.is_linear, BAD, "expected a line primal_error")
         found_P, found_D = f"P {P:.12g} +- {P_error:.2g}", f"D {D:.12g} - {D_error + lost:.2g}"
         found_gap = f"gap {distance / size if size else 0:.6g}"
-        of_sums = f"coefficients miss a sum that the problem prescribes, which costs D {cost:.3g}"
+        of_sums = f"coefficients miss a sum or bound that is prescribed: it costs D {cost:.3g}"
         of_gap = span + lost / 2 + gap * (P_error + D_error)
         # A claim is true where a number, known up to an error, is at most the room of its rounding.
         claims = [

@@ -270,6 +270,7 @@ class Trained(NamedTuple):
     progressive_errors: float | None = None  # Share of wrong labels among the same predictions
     error: float | None = None  # Share of wrong labels among all rows
     squared_error: float | None = None  # Mean squared error over all rows of a regression
+    nonzero_weights: int | None = None  # Features with a weight; None without an L1 penalty
     newton_steps: int | None = None  # Newton steps that were made to reach a gap
     passes: int | None = None  # passes of coordinate ascent that were made to reach a gap
 

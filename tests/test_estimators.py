@@ -120,7 +120,9 @@ def test_a_run_that_ends_above_its_gap_warns():
         (SVC, {"n_jobs": 0}, "^n_jobs: must be"),
         (SVC, {"class_weight": {1: 0.0}}, "^class_weight: must be"),
         (LinearSVC, {"tol": 0}, "^tol: must be"),
-        (LinearSVC, {"penalty": "l1", "dual": False}, "Unsupported set .*: penalty='l1'"),
+        (LinearSVC, {"penalty": "l1", "dual": True}, "Unsupported set .*: penalty='l1'"),
+        (LinearSVC, {"penalty": "l1", "loss": "hinge"}, "Unsupported set .*: penalty='l1'"),
+        (LinearSVC, {"penalty": "l0"}, "penalty must be 'l1' or 'l2'"),
         (LinearSVC, {"loss": "hinge", "dual": False}, "Unsupported set.*'hinge' needs the dual"),
         (LinearSVC, {"multi_class": "ovo"}, "multi_class must be"),
         (LinearSVR, {"loss": "hinge"}, "is epsilon-insensitive or squared-epsilon-ins"),
@@ -132,6 +134,29 @@ def test_bad_parameters_are_value_errors(kind, parameters, message):
     X, y = small(20)
     with pytest.raises(ValueError, match=message):
         kind(**parameters).fit(X, y)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_l1_penalty_gives_the_weights_of_scikit_learn(classes):
+    """Without an intercept the problems are equal; with one scikit-learn penalises it, the less
+    the larger intercept_scaling is."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(150, 20))
+    y = np.digitize(X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=150), [0.3, 1.5][: classes - 1])
+    for scaling, fit_intercept in ((1.0, False), (1000.0, True)):
+        both = [
+            kind(
+                penalty="l1", dual=False, C=0.05, tol=1e-7, max_iter=100_000, random_state=0,
+                fit_intercept=fit_intercept, intercept_scaling=scaling,
+            ).fit(X, y)
+            for kind in (LinearSVC, svm.LinearSVC)
+        ]  # fmt: skip
+        ours, theirs = both
+        assert ours.coef_ == pytest.approx(theirs.coef_, abs=2e-3)
+        assert (ours.coef_ == 0).sum() > 10 * len(ours.coef_)
+        assert ours.gap_ <= 1e-7
+    with pytest.raises(ValueError, match="partial_fit"):
+        ours.partial_fit(X, y)
 
 
 WEIGHTED = {

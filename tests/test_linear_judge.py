@@ -13,9 +13,10 @@ from linear_judge import WrongError
 from randsvm import check
 
 
+@pytest.mark.parametrize("l1", [False, True])
 @pytest.mark.parametrize("number", (*range(5, 21), 1))
-def test_an_exact_judge_confirms_the_certificate_of_a_linear_machine(tmp_path, number):
-    linear_judge.certified(linear_judge.case_of(1, number), tmp_path)
+def test_an_exact_judge_confirms_the_certificate_of_a_linear_machine(tmp_path, number, l1):
+    linear_judge.certified(linear_judge.case_of(1, number, l1), tmp_path)
 
 
 @pytest.mark.parametrize("loss", (*linear_judge.LOSSES, *linear_judge.LOSSES_OF_SVR))
@@ -33,17 +34,18 @@ def test_a_small_c_has_a_true_certificate(tmp_path, loss):
 
 
 @pytest.mark.fuzz
+@pytest.mark.parametrize("l1", [False, True])
 @pytest.mark.parametrize("number", range(1000))
 def test_an_exact_judge_confirms_many_certificates_of_linear_machines(
-    tmp_path, fuzz_seed, results, number
+    tmp_path, fuzz_seed, results, number, l1
 ):
-    """A case is repeated by its seed and number."""
+    """A case is repeated by its seed, number and penalty."""
     ended = "false"
     try:
-        ended = linear_judge.certified(linear_judge.case_of(fuzz_seed, number), tmp_path)
+        ended = linear_judge.certified(linear_judge.case_of(fuzz_seed, number, l1), tmp_path)
     finally:
         with (results / "certificates.txt").open("a") as lines:
-            lines.write(f"linear-{fuzz_seed}-{number}\t{ended}\n")
+            lines.write(f"linear-{fuzz_seed}-{number}{'-l1' * l1}\t{ended}\n")
 
 
 def logistic(z):
@@ -74,12 +76,13 @@ BY_HAND = {
 }
 
 
+@pytest.mark.parametrize("l1", [False, True])
 @pytest.mark.parametrize("loss", BY_HAND)
-def test_p_and_d_of_linear_machines_are_those_computed_by_hand(tmp_path, loss):
+def test_p_and_d_of_linear_machines_are_those_computed_by_hand(tmp_path, loss, l1):
     data = tmp_path / "data"
     data.write_text("+1 1:1\n-1 cost:2 1:-1\n-1 cost:0.5 1:3\n")
     case = linear_judge.case_of(1, 0)._replace(
-        loss=loss, bias=True, C="2", epsilon="0.25", class_weights={}
+        loss=loss, bias=True, C="2", epsilon="0.25", class_weights={}, l1=l1
     )
     w, beta = (
         np.array([Fraction(v) for v in values]) for values in (["1/2"], ["1/4", "-1/4", "0"])
@@ -87,13 +90,20 @@ def test_p_and_d_of_linear_machines_are_those_computed_by_hand(tmp_path, loss):
     label = None if "epsilon" in loss else "1"
     machine = linear_judge.Machine(w, Fraction(1, 4), label)
     rows = exact_judge.read_rows(data)
+    # |w|_1 = 1/2 takes the place of 1/2 w^2 = 1/8 in P, and 0 in D.
+    P, D = BY_HAND[loss]
+    known_ones = (P + Fraction(3, 8), D + Fraction(1, 8)) if l1 else (P, D)
     for found, known in zip(
-        linear_judge.objectives(case, rows, machine, beta), BY_HAND[loss], strict=True
+        linear_judge.objectives(case, rows, machine, beta), known_ones, strict=True
     ):
         assert abs(float(found.least) - float(known)) < 1e-12
         assert abs(float(found.most) - float(known)) < 1e-12
     with pytest.raises(WrongError, match="sum"):
         linear_judge.objectives(case, rows, machine, beta * [2, 1, 1])
+    if l1:
+        # The feature has the product 1/2 with the coefficients.
+        ends = [linear_judge.objectives(case, rows, machine, beta * m)[1] for m in (2, 3)]
+        assert ends[0] == ends[1]
 
 
 LIES = {

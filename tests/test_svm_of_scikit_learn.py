@@ -30,12 +30,7 @@ if not LISTED:
 
 # Reason: names of tests, without the parameters where it holds for all of them.
 FAILING = {
-    "there is no l1 penalty": [
-        "test_linearsvc_parameters[False-l1-squared_hinge]",
-        "test_linearsvc",
-        "test_dense_liblinear_intercept_handling",
-        "test_linearsvm_liblinear_sample_weight[LinearSVC-params0]",
-    ],
+    "the intercept is not penalised": ["test_dense_liblinear_intercept_handling"],
     "two machines within the gap agree in 3 digits and not in 6": [
         "test_precomputed",
         "test_svc_clone_with_callable_kernel",

@@ -40,3 +40,23 @@ def add_products(
     second: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> None: ...
+def descend(
+    starts: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    values: _Reals,
+    second: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    u: NDArray[np.float64],
+    total: float,
+    curvature: NDArray[np.float64],
+    order: NDArray[np.int32],
+    moved: NDArray[np.float64],
+    step: NDArray[np.float64],
+) -> tuple[int, float]: ...
+def descend_few(
+    H: NDArray[np.float64],
+    G: NDArray[np.float64],
+    w: NDArray[np.float64],
+    passes: int,
+    enough: float,
+) -> float: ...

@@ -9,6 +9,9 @@ ctypedef fused number:
     float
     double
 
+# The least curvature of a weight: as a part of that without b, and altogether.
+cdef double FLAT = 1e-12, SMALLEST = 1e-100
+
 
 cdef inline double product(
     const int64_t[::1] starts, const int[::1] columns, const number[::1] values,
@@ -138,3 +141,89 @@ def add_products(
             q = second[i] * (p[d] + product(starts, columns, values, p, i))
             sums[d] += q
             add_row(starts, columns, values, i, q, &sums[0], 1)
+
+
+cdef inline double lowest(double w, double G, double H) noexcept nogil:
+    """Return the minimum of |v| + G (v - w) + H (v - w)^2 / 2 over v."""
+    cdef double t = w * H - G
+    return (t - 1) / H if t > 1 else (t + 1) / H if t < -1 else 0
+
+
+def descend(
+    const int64_t[::1] starts, const int[::1] rows, const number[::1] values,
+    const double[::1] second, const double[::1] gradient, const double[::1] u, double total,
+    double[:, ::1] curvature, int[::1] order, double[::1] moved, double[::1] step,
+):
+    """Move each weight of `order` to the minimum of the model of P in which all others stay and b
+    is the best one; return how many were or are not 0, and twice the sum of the decreases.
+
+    starts, rows, values: of the columns. gradient, u : (d + 1,), of the losses, and w and b, before
+    the step. total: the sum of `second`; 0: b is 0. curvature : (2, d), sums of second x and of
+    second x^2 over each column, which are computed where the latter is below 0. moved : (n,),
+    second <x, step> of each row but for b. order: in the end, weights that stayed 0 come last.
+    """
+    cdef Py_ssize_t i, k, last = order.shape[0], at = 0, d = u.shape[0] - 1
+    cdef int j
+    cdef double G, H, now, new, delta, mean, found = 0
+    with nogil:
+        while at < last:
+            j = order[at]
+            if curvature[1, j] < 0:
+                curvature[0, j], curvature[1, j] = 0, 0
+                for k in range(starts[j], starts[j + 1]):
+                    delta = values[k] * second[rows[k]]
+                    curvature[0, j] += delta
+                    curvature[1, j] += delta * values[k]
+            mean = curvature[0, j] / total if total > 0 else 0
+            G = gradient[j] + step[d] * curvature[0, j]
+            for k in range(starts[j], starts[j + 1]):
+                G += values[k] * moved[rows[k]]
+            H = curvature[1, j] - mean * curvature[0, j]
+            H = H if H > FLAT * curvature[1, j] else FLAT * curvature[1, j]
+            H = H if H > SMALLEST else SMALLEST
+            now = u[j] + step[j]
+            new = lowest(now, G, H)
+            delta = new - now
+            if new == 0 and delta == 0:
+                last -= 1
+                order[at], order[last] = order[last], j
+                continue
+            at += 1
+            if delta == 0:
+                continue
+            found += H * delta * delta
+            step[j] += delta
+            step[d] -= mean * delta
+            for k in range(starts[j], starts[j + 1]):
+                i = rows[k]
+                moved[i] += delta * second[i] * values[k]
+    return last, found
+
+
+def descend_few(
+    const double[:, ::1] H, double[::1] G, double[::1] w, int passes, double enough,
+):
+    """Move each weight to the minimum while all others stay, in at most so many passes, until twice
+    the sum of the decreases of a pass is at most `enough`; return this number.
+
+    H, G: the second and first derivatives without |w|_1; their last row is not used
+    """
+    cdef Py_ssize_t j, k, d = w.shape[0]
+    cdef int number
+    cdef double h, new, delta, found = 0
+    with nogil:
+        for number in range(passes):
+            found = 0
+            for j in range(d):
+                h = H[j, j] if H[j, j] > SMALLEST else SMALLEST
+                new = lowest(w[j], G[j], h)
+                delta = new - w[j]
+                if delta == 0:
+                    continue
+                w[j] = new
+                found += h * delta * delta
+                for k in range(d):
+                    G[k] += delta * H[j, k]
+            if found <= enough:
+                break
+    return found

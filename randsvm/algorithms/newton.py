@@ -22,6 +22,13 @@ ends the training.
 The steps are solved by conjugate gradients, with products of the Hessian as a matrix if there are
 few columns, else with two passes over the rows. Their preconditioner is the diagonal of the Hessian
 for columns of mean 0, so that neither the units nor the means of the columns matter.
+
+With an L1 penalty, |w|_1 in place of 1/2 |w|^2, D lacks the term -1/2 |sum beta x|^2, and beta is
+feasible if no element of sum beta x is above 1 in size: a factor brings it there. A step minimises
+the quadratic model of the losses, and |w|_1, by coordinate descent: Yuan, Ho, Lin, "An Improved
+GLMNET for L1-regularized Logistic Regression", JMLR 13, 2012. Passes over the columns leave out
+weights that stay 0. Where few are left, passes over the matrix of their second derivatives follow,
+which take far less time. Each move of a weight also moves b to its best value.
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import count
 from math import inf, isfinite
 from typing import NamedTuple
@@ -67,6 +74,11 @@ ROW_BYTES = 100
 # Where the estimate of a pass reaches the gap and the evaluation does not, passes go on until their
 # estimate is below this part of the gap.
 STRICTER = 0.7
+# With an L1 penalty, a step ends after MAX_PASSES passes over the columns. After FEW_PASSES, where
+# at most FEW_WEIGHTS weights are left, up to MAX_FEW_PASSES passes over the matrix of their second
+# derivatives follow, FEW_AT_ONCE between two events, which end at ALL_BUT of the first decrease.
+MAX_PASSES, FEW_PASSES, FEW_WEIGHTS, MAX_FEW_PASSES, FEW_AT_ONCE = 100, 5, 1000, 10_000, 100
+ALL_BUT = 1e-6
 # Relative rounding of sums.
 ROUNDING = 1e-12
 # A column counts as constant if its variance is at most this part of its mean square.
@@ -181,9 +193,12 @@ def minimise(
     returns `column_moments`. bias: whether b is free, otherwise it is 0. memory: bytes for the
     rows, which are read again in each pass if D has more.
     """
-    X, may_ascend = None, D.mapping is None and objective.loss != "log" and D.d >= MANY_COLUMNS
-    if may_ascend and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
-        chunks = (chunk for shard in D.shards for chunk in D.chunks(shard))
+    X, columns, chunks = None, None, (chunk for shard in D.shards for chunk in D.chunks(shard))
+    may_ascend = D.mapping is None and objective.loss != "log" and D.d >= MANY_COLUMNS
+    if objective.l1:
+        starts, of_rows, values = CsrMatrix.vstack([to_csr(c.X) for c in chunks]).by_columns()
+        columns = starts.astype(np.int64), of_rows, values
+    elif may_ascend and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
         X = CsrMatrix.vstack([to_csr(c.X).astype(np.float32, copy=False) for c in chunks])
     rows: Callable[[Shard], Iterable[Chunk]] = partial(_rows, D)
     # Passes of coordinate ascent need rows rarely. A kept nonzero takes 12 bytes, a row some more.
@@ -192,7 +207,7 @@ def minimise(
 
     def trained(k: int, found: Found) -> Iterator[None]:
         """Train a decision function, whose problem takes memory from now on until the end."""
-        problem = _Problem(D, objective, C, k, moments, bias, rows, found)
+        problem = _Problem(D, objective, C, k, moments, bias, rows, columns, found)
         yield from problem.reach(gap, X, inf if most is None else most)
 
     solution = Solution([Found(np.append(*u)) for u in zip(start.w.T, start.b, strict=True)], D.n)
@@ -242,7 +257,9 @@ class _Problem:
 
     mean, variance : (d,) of the columns; without b the mean counts as 0
     y, C, most, beta0, beta, second : (n,), C of each row with its weights; most: bounds of |beta|;
-    second: the second derivatives of the smoothed losses. found: the best solution so far
+    second: the second derivatives of the smoothed losses. feasible_part: the factor of beta that
+    makes it feasible for an L1 penalty. columns: of all rows, see `CsrMatrix.by_columns`; None
+    without an L1 penalty. found: the best solution so far
     """
 
     def __init__(
@@ -254,13 +271,13 @@ class _Problem:
         moments: Callable[[], np.ndarray],
         bias: bool,
         rows: Callable[[Shard], Iterable[Chunk]],
+        columns: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
         found: Found,
     ) -> None:
         self.D, self.objective, self.bias, self.width = D, objective, bias, WIDTH
-        self.rows, self.found = rows, found
-        # The outer products of few values take less time than the products of a step.
-        self.is_direct = D.d <= FEW_COLUMNS and D.nnz <= FEW_IN_ROW * D.n
+        self.rows, self.columns, self.found = rows, columns, found
         self.moments = moments
+        self.rng = np.random.default_rng(0)
         self.y, weights = objective.binary(D.labels(), D.weights(), k)
         if objective.is_regression:
             self.width = float(np.abs(self.y - median(self.y)).mean()) or WIDTH
@@ -271,6 +288,7 @@ class _Problem:
         self.is_log = objective.loss == "log"
         self.is_smooth = objective.is_squared or self.is_log
         self.beta0, self.beta, self.second = np.zeros((3, D.n))
+        self.feasible_part = 1.0
 
     def reach(self, gap: float, X: CsrMatrix | None, limit: float) -> Iterator[None]:
         """Make passes and Newton steps, at most `limit`, until the gap is reached or rounding is in
@@ -323,7 +341,7 @@ class _Problem:
     def _feasible(self) -> np.ndarray:
         """Return the coefficients with the sum that is prescribed."""
         size = np.array([self.beta[self.beta > 0].sum(), -self.beta[self.beta < 0].sum()])
-        return self.beta * np.where(self.beta > 0, *self._shorter(size))
+        return self.feasible_part * self.beta * np.where(self.beta > 0, *self._shorter(size))
 
     def _shorter(self, size: np.ndarray) -> np.ndarray:
         """Return the factors of the coefficients above 0 and below 0, whose absolute sums are
@@ -360,13 +378,7 @@ class _Problem:
 
     def _steps(self) -> Iterator[None]:
         """Make the Newton steps of `reach`."""
-        mean, square = self.moments()
-        self.mean = mean * self.bias
-        variance = square - self.mean**2
-        # The weight of a constant column is 0 at the optimum, as b is free.
-        self.variance = np.where(variance > CONSTANT * square, variance, 1.0)
-        # Products with sums of squares of columns far from 0 are rounded too much.
-        self.is_direct &= bool((self.mean**2 <= FAR * self.variance).all())
+        direction = self._l1_direction if self.columns is not None else self._direction
         found, lowest, last = self.found, inf, 0
         at = self._evaluate(found.u)
         for number in count():
@@ -383,11 +395,14 @@ class _Problem:
                 self.beta0[:] = self.beta
                 self.width *= NARROWER
                 at = self._evaluate(at.u)
-            at = self._lower(at, self._direction(at))
+            at = self._lower(at, direction(at))
 
     def _lower(self, at: _Point, step: np.ndarray) -> _Point:
         """Return a point with a lower smoothed objective in the direction of a step."""
         slope, part = float(at.gradient @ step), 1.0
+        if self.objective.l1:
+            after, before = map(self.objective.penalty, ((at.u + step)[:-1], at.u[:-1]))
+            slope += float(after - before)
         for _ in range(MAX_TRIALS):
             found = self._evaluate(at.u + part * step)
             change = SUFFICIENT * part * slope + ROUNDING * abs(at.smoothed)
@@ -395,6 +410,51 @@ class _Problem:
                 break
             part *= SHORTER
         return found
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _l1_direction(self, at: _Point) -> np.ndarray:
+        """Return the Newton step of an L1 penalty by passes of coordinate descent."""
+        assert self.columns is not None
+        d, total = self.D.d, at.curvature * self.bias
+        step, moved, curvature = np.zeros(d + 1), np.zeros(self.D.n), np.full((2, d), -1.0)
+        step[-1] = -at.gradient[-1] / total if total else 0.0
+        # The other weights are 0 and stay 0 in this step.
+        moving = (at.u[:-1] != 0) | (np.abs(at.gradient[:-1]) > 1)
+        order, first = np.flatnonzero(moving).astype(np.int32), 0.0
+        for number in range(MAX_PASSES):
+            emit(Progress("Newton step", 0, None, "beat"))
+            self.rng.shuffle(order)
+            left, decrease = _newton.descend(
+                *self.columns, self.second, at.gradient, at.u, total, curvature, order, moved, step
+            )
+            order, first = order[:left], first or decrease
+            if decrease <= RESIDUAL * first:
+                break
+            if number >= FEW_PASSES and left <= FEW_WEIGHTS:
+                self._descend_few(at, np.sort(order), step, ALL_BUT * first)
+                break
+        return step
+
+    def _descend_few(self, at: _Point, chosen: np.ndarray, step: np.ndarray, enough: float) -> None:
+        """Continue the passes of `step` with the weights `chosen`, by the matrix of their second
+        derivatives, until a pass lowers the model of P by at most `enough` / 2."""
+        few = np.append(chosen, self.D.d)
+        H = self._curvature(chosen)
+        H += np.triu(H, 1).T
+        H[-1] *= self.bias
+        H[:, -1] *= self.bias
+        G = at.gradient[few] + H @ step[few]
+        # Each weight moves together with the best b.
+        mean = H[-1] / (H[-1, -1] or 1.0)
+        H, G = H - np.outer(mean, H[-1]), G - mean * G[-1]
+        w = (at.u + step)[chosen]
+        before = w.copy()
+        for _ in range(0, MAX_FEW_PASSES, FEW_AT_ONCE):
+            emit(Progress("Newton step", 0, None, "beat"))
+            if _newton.descend_few(H, G, w, FEW_AT_ONCE, enough) <= enough:
+                break
+        step[chosen] += w - before
+        step[-1] -= mean[:-1] @ (w - before)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _direction(self, at: _Point) -> np.ndarray:
@@ -422,6 +482,26 @@ class _Problem:
             last, rz = rz, float(r @ z)
             p = z + rz / last * p
         return x
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """The means of the columns; without b they count as 0, (d,)."""
+        return self.moments()[0] * self.bias
+
+    @cached_property
+    def variance(self) -> np.ndarray:
+        """The variances of the columns, (d,)."""
+        square = self.moments()[1]
+        variance = square - self.mean**2
+        # The weight of a constant column is 0 at the optimum, as b is free.
+        return np.where(variance > CONSTANT * square, variance, 1.0)
+
+    @cached_property
+    def is_direct(self) -> bool:
+        # The outer products of few values take less time than the products of a step.
+        few = self.D.d <= FEW_COLUMNS and self.D.nnz <= FEW_IN_ROW * self.D.n
+        # Products with sums of squares of columns far from 0 are rounded too much.
+        return few and bool((self.mean**2 <= FAR * self.variance).all())
 
     def _preconditioned(self, r: np.ndarray, curvature: float, ridge: float) -> np.ndarray:
         """Return r divided by the diagonal of the Hessian for columns of mean 0.
@@ -463,14 +543,19 @@ class _Problem:
         # Two numbers each, of the coefficients above 0 and of those below.
         (size, value, square), products = sums[2:5], sums[5:]
         shorter = self._shorter(size)
+        penalty, v = float(self.objective.penalty(w)), products @ shorter
+        if self.objective.l1:
+            self.feasible_part = 1 / max(1.0, float(np.abs(v).max(initial=0.0)))
+            shorter *= self.feasible_part
         dual = float(value @ shorter - square @ shorter**2)
         if self.is_log:
             dual = float(self.objective.gains(self.y, self._feasible(), self.C)[0].sum())
-        dual -= float(np.square(products @ shorter).sum()) / 2
-        norm = float(w @ w) / 2
-        gradient = np.append(w - products.sum(axis=1), (size[1] - size[0]) * self.bias)
-        smoothed += norm
-        return _Point(u, norm + loss, dual, smoothed, dual - proximal, gradient, curvature)
+        gradient = np.append(-products.sum(axis=1), (size[1] - size[0]) * self.bias)
+        if not self.objective.l1:
+            dual -= float(v @ v) / 2
+            gradient[:-1] += w
+        smoothed += penalty
+        return _Point(u, penalty + loss, dual, smoothed, dual - proximal, gradient, curvature)
 
     def _sums(self, shard: Shard, w: np.ndarray, b: float, given: bool) -> np.ndarray:
         """Return sums over the rows of a shard, (5 + d, 2): four numbers, then three of the rows
@@ -488,23 +573,43 @@ class _Problem:
     def _hessian(self, ridge: float) -> np.ndarray:
         """Return the Hessian of the smoothed problem, (d + 1, d + 1). ridge: the penalty of b +
         <mean, w>."""
-        m = len(self.mean) + 1
-
-        def of(shard: Shard) -> np.ndarray:
-            H = np.zeros((m, m))
-            for chunk in self.rows(shard):
-                at = slice(chunk.start, chunk.start + len(chunk.y))
-                _newton.add_curvature(*_parts(chunk.X), self.second[at], H)
-            return H
-
-        emit(Progress("Newton step", 0, None, "beat"))
-        H = _total(self.D, of, np.zeros((m, m)))
+        H, m = self._curvature(np.arange(self.D.d)), self.D.d + 1
         if not self.bias:
             H[:, -1] = 0.0
         level = np.append(self.mean, 1.0)
         return (
             H + np.triu(H, 1).T + np.diag([*np.ones(m - 1), 0.0]) + ridge * np.outer(level, level)
         )
+
+    def _curvature(self, columns: np.ndarray) -> np.ndarray:
+        """Return the sum of second x x^T over the rows, with x = (row, 1): its upper triangle.
+
+        columns : of the row in x
+        """
+        d, m = self.D.d, len(columns) + 1
+        places = np.full(d, -1, np.int32)
+        places[columns] = np.arange(m - 1)
+
+        def of(shard: Shard) -> np.ndarray:
+            H = np.zeros((m, m))
+            for chunk in self.rows(shard):
+                X = chunk.X if m - 1 == d else _chosen(chunk.X, columns, places)
+                at = slice(chunk.start, chunk.start + len(chunk.y))
+                _newton.add_curvature(*_parts(X), self.second[at], H)
+            return H
+
+        emit(Progress("Newton step", 0, None, "beat"))
+        return _total(self.D, of, np.zeros((m, m)))
+
+
+def _chosen(X: Matrix, columns: np.ndarray, places: np.ndarray) -> Matrix:
+    """Return rows over some columns. places : (d,), the place of each in `columns`; others -1"""
+    if isinstance(X, np.ndarray):
+        return X[:, columns]
+    found = places[X.indices]
+    used = found >= 0
+    starts = np.concatenate([[0], np.cumsum(used)])[X.indptr]
+    return CsrMatrix(X.data[used], found[used], starts, (X.shape[0], len(columns)))
 
 
 def _rows(D: Dataset, shard: Shard) -> Iterator[Chunk]:

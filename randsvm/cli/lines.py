@@ -78,6 +78,8 @@ def trained(event: Trained) -> Iterable[str]:
     facts = []
     if event.support_vectors is not None:
         facts.append(f"{counted(event.support_vectors, 'support vector')} ({event.bounded:,} at C)")
+    if event.nonzero_weights is not None:
+        facts.append(f"{counted(event.nonzero_weights, 'feature')} used")
     if event.violators is not None:
         facts.append(counted(event.violators, "violator"))
     if event.error is not None:

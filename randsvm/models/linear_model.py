@@ -86,6 +86,11 @@ class LinearModel(Model):
         if self.solver in LOGISTIC:
             object.__setattr__(self, "sigmoid", np.repeat(LOGISTIC_SIGMOID, len(self.b), axis=1))
 
+    @property
+    def is_l1(self) -> bool:
+        """Whether the sizes of the weights were penalised, and not their squares."""
+        return self.solver.startswith("L1R")
+
     @cached_property
     def _transform(self) -> FeatureTransform | None:
         return None if self.mapping is None else self.mapping.over(self.features)
@@ -103,6 +108,7 @@ class LinearModel(Model):
             "solver": self.solver,
             "random_features": None if self.mapping is None else str(self.mapping),
             "weights": len(self.w),
+            "nonzero_weights": int(self.w.any(axis=1).sum()),
         }
 
 

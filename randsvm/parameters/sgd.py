@@ -31,6 +31,7 @@ FIXED_BY_MODEL = frozenset(
         "C",
         "lambda_",
         "loss",
+        "penalty",
         "multiclass",
         "no_bias",
         "epochs",
@@ -43,6 +44,8 @@ FIXED_BY_MODEL = frozenset(
 LOSS_NAMES = ("hinge", "squared-hinge", "log")
 # Those that --gap minimises: algorithms/newton.py has their duals.
 GAP_LOSSES = ("hinge", "squared-hinge", "log")
+# Those that LIBLINEAR has with an L1 penalty.
+L1_LOSSES = ("squared-hinge", "log")
 # The loss of novelty detection with -n: how far a row lies outside, without a margin. Without -n
 # the losses of classes serve, and the origin is the only negative row.
 OUTSIDE = "outside"
@@ -120,6 +123,15 @@ class SgdParams(MachineParams):
         "max(0, |y-f|-p), or its square.  [default: hinge, epsilon-insensitive]",
         brief="hinge, squared-hinge, log; for svr squared-epsilon-insensitive.",
     )
+    penalty: str | None = option(
+        None,
+        # The empty word makes 1 and 2 their numbers.
+        Choice("", "l1", "l2"),
+        "--penalty",
+        help="With --gap: minimise the sum of the sizes of the weights, |w|_1 + C sum loss, or of "
+        "their squares, 1/2 |w|^2 + C sum loss. With l1 many weights are 0.  [default: l2]",
+        brief="l1: many weights are 0, with --gap.",
+    )
     no_bias: bool = option(
         False,
         Flag(),
@@ -193,6 +205,7 @@ class SgdParams(MachineParams):
         super().__post_init__()
         self._check_loss()
         self._check_update()
+        self._check_penalty()
         require(
             self.task == "svc" or not (self.weights or self.multiclass),
             f"class weights and --multiclass are for -s svc, not {self.task}",
@@ -236,6 +249,20 @@ class SgdParams(MachineParams):
         require(
             self.nu is None or self.task != "one-class" or self.loss in (None, "hinge"),
             f"-s one-class with -n does not use --loss {self.loss}",
+        )
+
+    def _check_penalty(self) -> None:
+        """Require options that suit --penalty l1."""
+        if self.penalty != "l1":
+            return
+        require(self.gap is not None or self.update is not None, "--penalty l1 needs --gap")
+        require(
+            self.task == "svc" and self.loss in L1_LOSSES,
+            f"--penalty l1 is for -s svc with --loss {' or '.join(L1_LOSSES)}",
+        )
+        require(
+            self.kernel == "linear" and not self.epochs,
+            "--penalty l1 is for the features of the file and starts from 0: no -t, no --epochs",
         )
 
     def _check_update(self) -> None:

@@ -12,7 +12,7 @@ from randsvm.arrays import Matrix
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.parameters.sgd import CRAMMER_SINGER, LOSS_NAMES, OUTSIDE
+from randsvm.parameters.sgd import CRAMMER_SINGER, L1_LOSSES, LOSS_NAMES, OUTSIDE
 from randsvm.records import record
 
 # Relative difference of two sums of the same products in different orders.
@@ -41,9 +41,17 @@ LOSSES = {
 }
 # LIBLINEAR's solvers of a regression by its loss.
 SOLVER_OF_REGRESSION_LOSS = {"hinge": "L2R_L1LOSS_SVR_DUAL", "squared-hinge": "L2R_L2LOSS_SVR"}
+
+
+def l1_solver(solver: str) -> str:
+    """Return LIBLINEAR's name of the solver with the same loss and an L1 penalty."""
+    return solver.replace("L2R", "L1R")
+
+
 # The loss of each solver of LIBLINEAR, but for CRAMMER_SINGER: the first one that names it.
 LOSS_OF_SOLVER = {
     **{LOSSES[name].solver: name for name in reversed(LOSS_NAMES)},
+    **{l1_solver(LOSSES[name].solver): name for name in L1_LOSSES},
     **{solver: loss for loss, solver in SOLVER_OF_REGRESSION_LOSS.items()},
 }
 
@@ -80,7 +88,7 @@ class LinearFindings(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LinearObjective:
-    """The losses whose weighted sum, times C, is added to 1/2 |w|^2.
+    """The losses whose weighted sum, times C, is added to 1/2 |w|^2 or |w|_1.
 
     weights : (classes,) float64, the weight of the losses of each class; of a regression (1,)
     loss: the name of a loss of z = y f; in a regression "hinge" or "squared-hinge" for the distance
@@ -88,6 +96,7 @@ class LinearObjective:
     crammer_singer: whether z is f[class] - max of the others; otherwise each decision function has
     a loss, with y = 1 for its class
     epsilon: half width of a regression's tube; None: classes, whose numbers are y
+    l1: whether |w|_1, the sum of the sizes of the weights, takes the place of 1/2 |w|^2
     origin: 0 except in novelty detection. Loss OUTSIDE: the nu of the term nu b. Other losses: the
     weight of a row of zeros with y = -1, for each unit of the rows' weight
     """
@@ -96,6 +105,7 @@ class LinearObjective:
     loss: str = "hinge"
     crammer_singer: bool = False
     epsilon: float | None = None
+    l1: bool = False
     origin: float = 0.0
 
     @property
@@ -103,7 +113,8 @@ class LinearObjective:
         """The name of the LIBLINEAR solver in a model."""
         if self.is_regression:
             return SOLVER_OF_REGRESSION_LOSS[self.loss]
-        return CRAMMER_SINGER if self.crammer_singer else LOSSES[self.loss].solver
+        solver = CRAMMER_SINGER if self.crammer_singer else LOSSES[self.loss].solver
+        return l1_solver(solver) if self.l1 else solver
 
     @property
     def is_regression(self) -> bool:
@@ -118,6 +129,10 @@ class LinearObjective:
     def share(self) -> float | None:
         """The share of the rows' weight that novelty detection leaves outside; None: any."""
         return self.origin if self.loss == OUTSIDE else None
+
+    def penalty(self, w: np.ndarray) -> np.ndarray:
+        """Return 1/2 |w|^2 or |w|_1 of each decision function, (K,). w : (d, K)"""
+        return np.abs(w).sum(axis=0) if self.l1 else np.square(w).sum(axis=0) / 2
 
     def losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Return the losses of rows with y = 1 or -1, or with targets y, elementwise."""

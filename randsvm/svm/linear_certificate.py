@@ -68,26 +68,28 @@ def certified(
     C: float,
     coefficients: Iterable[np.ndarray],
     bias: bool,
-    outside: np.ndarray | None = None,
+    outside: np.ndarray | float = 0.0,
 ) -> list[Certificate]:
     """Return the certificate of each decision function, with D of its coefficients of the rows.
 
     coefficients : (n,) each, within their bounds and with the sum 0 but for rounding. bias: whether
-    b is free. outside : (K,), |w|^2 of features that no row has; None: 0
+    b is free. outside : (K,), the penalty of the weights of features that no row has
     """
-    norms = np.square(linear.w).sum(axis=0) + (0.0 if outside is None else outside)
+    penalties = objective.penalty(linear.w) + outside
     return [
-        _certified(D, linear, objective, C, k, beta, bias, float(norms[k]))
+        _certified(D, linear, objective, C, k, beta, bias, float(penalties[k]))
         for k, beta in enumerate(coefficients)
     ]
 
 
 def _certified(
     D: Dataset, linear: Linear, objective: LinearObjective, C: float, k: int, beta: np.ndarray,
-    bias: bool, norm: float,
+    bias: bool, penalty: float,
 ) -> Certificate:  # fmt: skip
     w, b, epsilon = linear.w[:, k], float(linear.b[k]), objective.epsilon or 0.0
-    norm_error = addition_error(len(w) + WRITTEN, norm)
+    penalty_error = addition_error(len(w) + WRITTEN, penalty)
+    most_norm = penalty + penalty_error
+    most_norm = most_norm if objective.l1 else (2 * most_norm) ** 0.5
 
     def of(chunk: Chunk) -> _Sums:
         X, own = chunk.X, beta[chunk.start : chunk.start + len(chunk.y)]
@@ -99,7 +101,7 @@ def _certified(
             terms = int(np.diff(to_csr(X).indptr).max())
             if D.scaling is not None:
                 moved = D.scaling.rounding(longest, terms, by_differences=False)
-        error = product_error(lengths, terms, (norm + norm_error) ** 0.5, moved)
+        error = product_error(lengths, terms, most_norm, moved)
         f, error = u + b, offset_error(error, y, u, b, epsilon)
         losses = C * weights * [objective.losses(y, each) for each in (f, f - error, f + error)]
         gain, penalty = objective.gains(y, own, C * weights)
@@ -134,22 +136,29 @@ def _certified(
         additions += 2 * EXP_ERROR + 2 * PRESCRIBED
         with np.errstate(divide="ignore"):
             most = 1.0 + abs(float(np.log(weights[y > 0].sum() / weights[y < 0].sum())))
-    primal = norm / 2 + found.lost
+    primal = penalty + found.lost
     primal_error = (
         found.most - found.lost
-        + norm_error / 2 + addition_error(additions, found.most) + addition_error(1, primal)
+        + penalty_error + addition_error(additions, found.most) + addition_error(1, primal)
     )  # fmt: skip
-    v2 = float(found.products @ found.products)
-    v = v2**0.5
     apart = SPARE * (accumulated(additions) * found.spread + found.shift)
-    dual = found.gain - v2 / 2
+    most_primal = primal + primal_error
+    if objective.l1:
+        # D of a part of the coefficients is at least this part of D.
+        v = float(np.abs(found.products).max(initial=0.0)) + apart
+        dual, of_products = found.gain, SPARE * max(0.0, v - 1) * abs(found.gain)
+        # |w| is at most P.
+        most_primal *= most_primal / 2
+    else:
+        v2 = float(found.products @ found.products)
+        dual = found.gain - v2 / 2
+        of_products = addition_error(len(w), v2) + SPARE * (v2**0.5 + apart) * apart
     own = np.flatnonzero(beta)
     bound = inf if objective.is_squared else C
     task = Task((bound, bound), epsilon, one_sided=not objective.is_regression)
-    offset = largest_offset(0.0, most, found.longest**2, primal + primal_error) if bias else 0.0
+    offset = largest_offset(0.0, most, found.longest**2, most_primal) if bias else 0.0
     dual_error = (
-        addition_error(additions, found.size) + addition_error(len(w), v2)
-        + SPARE * (v + apart) * apart
+        addition_error(additions, found.size) + of_products
         + change_of_dual(task, y[own], beta[own], weights[own], offset)
     )  # fmt: skip
     return Certificate(primal, dual, primal_error=float(primal_error), dual_error=float(dual_error))

@@ -127,7 +127,7 @@ def certify_linear(
         loaded.solver.removesuffix("_DUAL")
     )
     if loss is None or loaded.is_one_class or loaded.mapping is not None:
-        problem = "features of the file and a loss of one class against the rest, without L1"
+        problem = "features of the file and a loss of one class against the rest"
         raise ModelError(f"{model}: expected a linear model of {problem}, found another")
     claims, given = loaded.metadata, params.of(loaded.metadata.options)
     is_own = claims.version is not None
@@ -144,7 +144,7 @@ def certify_linear(
     if len(labels) > 2 and given.weights and not is_own:
         raise ModelError(f"{model}: LIBLINEAR's -w of three or more classes is another problem")
     epsilon = given.epsilon if loaded.is_regression else None
-    objective = LinearObjective(weights=weights, loss=loss, epsilon=epsilon)
+    objective = LinearObjective(weights=weights, loss=loss, epsilon=epsilon, l1=loaded.is_l1)
     is_free = is_own and not claims.options.get("no_bias", False)
     claimed = claimed_gap(claims, given)
     asked = [gap for gap in (claimed, params.require_gap, USUAL_GAP) if gap]
@@ -152,7 +152,7 @@ def certify_linear(
         D, objective, C, linear, DUAL_SHARE * min(asked), lambda: column_moments(D), bias=is_free
     ):
         coefficients = found.coefficients
-    parts = certified(D, linear, objective, C, coefficients, is_free, outside)
+    parts = certified(D, linear, objective, C, coefficients, is_free, objective.penalty(outside))
     total = total_certificate(parts)
     names = [f"{label} against the rest" for label in labels] if len(parts) > 1 else [""]
     return Certified(
@@ -197,7 +197,7 @@ def _rows_and_weights(
     resources: Resources,
 ) -> tuple[Dataset, Linear, np.ndarray]:  # fmt: skip
     """Return all rows, with y the class index in the model or the target; the machine over their
-    features; and |w|^2 of other features, (K,)."""
+    features; and the weights of other features."""
     files = RowFiles(loaded, model, paths, row_weights=params.row_weights, training=True)
     blocks = [block for block in files.blocks(emit, resources.threads) if len(block)]
     if not blocks:
@@ -207,7 +207,7 @@ def _rows_and_weights(
     places, known = find_columns(loaded.features, features)
     w = np.zeros((len(features), loaded.w.shape[1]))
     w[known] = loaded.w[places[known]]
-    outside = np.square(loaded.w[~np.isin(loaded.features, features)]).sum(axis=0)
+    outside = loaded.w[~np.isin(loaded.features, features)]
     values, starts, b = rows.data, rows.indptr.astype(np.int64), loaded.b
     if loaded.constant is not None:
         # LIBLINEAR has a feature of this value in each row, whose weight is regularised.

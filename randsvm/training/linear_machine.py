@@ -84,6 +84,8 @@ from randsvm.training.transcript import write as write_transcript
 
 # The cost of a step is proportional to the number of classes.
 MAX_CLASSES = 10_000
+# Bytes of a nonzero, in its row and in its column.
+COLUMN_BYTES = 24
 # Features lie far from zero if the squares of their means are more than this part of the mean of
 # |x|^2: then their standard deviations are a tenth of their means.
 FAR_FROM_ZERO = 0.99
@@ -99,7 +101,11 @@ class LinearTrainer(Trainer[SgdParams]):
         return min(MAX_CLASSES, max(2, memory // (16 * max(d, 1))))
 
     def resolved(self, params: SgdParams) -> SgdParams:
-        params = params.resolved(self.D.n)
+        params, needed = params.resolved(self.D.n), COLUMN_BYTES * self.D.nnz
+        require(
+            params.penalty != "l1" or needed <= self.job.resources.memory,
+            f"--penalty l1 keeps all rows in memory, here {needed:,} bytes: --memory is too small",
+        )
         if (mapping := self.map_of(params)) is not None:
             params = replace(params, gamma=mapping.gamma)
         return params
@@ -358,10 +364,12 @@ class LinearTrainingRun(FileRun[SgdParams]):
         known: dict[str, Any] = {}
         if evaluation is not None:
             C = self.trainer.cost_and_lambda(self.params)[0]
-            primal = float(np.square(linear.w).sum() / 2 + C * objective.total(evaluation, linear))
+            penalty = float(objective.penalty(linear.w).sum())
+            primal = penalty + C * objective.total(evaluation, linear)
             primal = self.certificate.primal if self.certificate.certified else primal
             wrong = "squared_error" if objective.is_regression else "error"
             known = {
+                "nonzero_weights": int(linear.w.any(axis=1).sum()) if objective.l1 else None,
                 "primal": primal,
                 "J": primal / (C * evaluation.weight),
                 "violators": int(evaluation.violators),
@@ -403,6 +411,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
             "C": self.trainer.cost_and_lambda(params)[0],
             **of_task,
             "bias": not params.no_bias,
+            **({"penalty": "l1"} if steps.l1 else {}),
         }
 
     def metadata(self, outcome: Trained) -> dict[str, Any]:
@@ -490,7 +499,9 @@ def _first_learner(
         _, sizes = D.class_totals()
         weights = np.array(class_weights(params.weights, labels, sizes.tolist()))
         at_once = params.multiclass == "crammer-singer" and len(labels) > 2
-        objective = LinearObjective(weights=weights, loss=loss, crammer_singer=at_once)
+        objective = LinearObjective(
+            weights=weights, loss=loss, crammer_singer=at_once, l1=params.penalty == "l1"
+        )
         # Squares of the weights may leave float64.
         largest = float(weights.max())
         relative = weights / largest
@@ -676,6 +687,8 @@ def _updatable(old: Model, path: str) -> LinearModel:
         raise ModelError(f"{path}: expected a linear model to update, found another")
     refused = {
         "random features": old.mapping,
+        # Gradient steps have no weights of 0.
+        "--penalty l1": True if old.is_l1 else None,
         # Its b was set by all rows at once.
         "-n": old.metadata.nu,
         "--scale": old.scaling,

@@ -454,6 +454,24 @@ def test_liblinear_predicts_the_same_from_our_model(tmp_path, predict, names, mu
     assert found == pytest.approx(exact, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("solver", "loss"), [(5, "squared-hinge"), (6, "log")])
+def test_models_with_an_l1_penalty_are_those_of_liblinear(tmp_path, solver, loss, classes):
+    y, X = oracle.clouds(300, 0, classes)
+    path = oracle.write_rows(tmp_path / "data", y.astype(int), X)
+    words = "--penalty", "l1", "--loss", loss, "--gap", 1e-7, "--no-bias", "-c", 0.01
+    learnt = learn("sgd", path, tmp_path / "m", *words)
+    labels, values = oracle.liblinear_predictions(learnt.model, X)
+    made = liblinearutil.train(y.tolist(), X, f"-s {solver} -c 0.01 -e 1e-8 -q")
+    theirs, _, found = liblinearutil.predict([], X, made, "-q")
+    assert labels.tolist() == theirs
+    assert np.array(found) == pytest.approx(np.reshape(values, (300, -1)), abs=1e-3)
+    ours = load_model(learnt.model)
+    assert ours.solver == {5: "L1R_L2LOSS_SVC", 6: "L1R_LR"}[solver]
+    weights = [made.get_decfun(k)[0] for k in range(ours.w.shape[1])]
+    assert np.transpose(ours.w) == pytest.approx(np.array(weights), abs=1e-3)
+
+
 # ---- stopping ---------------------------------------------------------------------------------
 
 
@@ -635,6 +653,57 @@ def test_newton_steps_reach_the_gap_of_logistic_regression(no_bias):
     assert found.certificate == "proven"
     assert found.dual <= least <= found.primal * (1 + 1e-9)
     assert found.primal - found.dual <= 1.001e-6 * found.primal
+
+
+@pytest.mark.parametrize("no_bias", [False, True])
+@pytest.mark.parametrize("loss", ["squared-hinge", "log"])
+@pytest.mark.parametrize("shape", [(200, 30), (300, 1200)])
+def test_an_l1_penalty_reaches_the_minimum_of_scipy(shape, loss, no_bias):
+    """scipy minimises over u and v above 0 with w = u - v, so that |w|_1 is their sum."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=shape) * (rng.random(shape) < (0.5 if shape[1] < 100 else 0.03))
+    X[:, 0] += 2
+    X[:, 2] = X[:, 1]
+    sign = np.where(X[:, :9] @ rng.normal(size=9) + rng.normal(size=shape[0]) > 0.5, 1.0, -1.0)
+    weights, d = rng.integers(1, 4, shape[0]).astype(float), shape[1]
+
+    def primal(v):
+        z = sign * (X @ (v[:d] - v[d : 2 * d]) + v[-1])
+        slope = -2 * np.maximum(1 - z, 0) if loss == "squared-hinge" else -1 / (1 + np.exp(z))
+        of_f = 0.1 * weights * slope * sign
+        of_w = X.T @ of_f
+        value = v[:-1].sum() + 0.1 * weights @ oracle.LINEAR_LOSSES[loss](z)
+        return value, np.concatenate([1 + of_w, 1 - of_w, [of_f.sum()]])
+
+    bounds = [*[(0, None)] * (2 * d), (0, 0) if no_bias else (None, None)]
+    options = {"maxiter": 50_000, "maxfun": 100_000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 50}
+    least, v = np.inf, np.zeros(2 * d + 1)
+    for _ in range(8):
+        reached = optimize.minimize(
+            primal, v, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
+        least, v = reached.fun, reached.x
+    rows = Arrays(sparse.csr_matrix(X) if d > 100 else X, sign < 0, weights=weights)
+    options = {"loss": loss, "C": 0.1, "gap": 1e-6, "no_bias": no_bias, "penalty": "l1"}
+    found = api.train(rows, algorithm="sgd", **options)
+    outcome, w = found.outcome, found.model.w
+    assert (outcome.stopped, outcome.certificate) == ("gap <= 1e-06", "proven")
+    assert outcome.primal == pytest.approx(least, rel=2e-6)
+    assert outcome.dual <= least * (1 + 1e-9)
+    assert outcome.nonzero_weights == np.count_nonzero(w) < d
+    assert not no_bias or not found.model.b.any()
+
+
+def test_an_interrupted_training_with_an_l1_penalty_keeps_its_best_weights():
+    X, f, _ = many_columns(rows=1500, columns=1000)
+    options = {"gap": 1e-9, "loss": "squared-hinge", "penalty": "l1", "C": 3.0}
+    whole = api.train(Arrays(X, f > 0), algorithm="sgd", **options)
+    fitted, _ = ended(Arrays(X, f > 0), stage_number(40), **options)
+    assert fitted.outcome.stopped == "ended by a callback"
+    assert fitted.outcome.certificate == "proven"
+    assert whole.outcome.primal < fitted.outcome.primal < 0.5 * 3 * 1500
+    assert fitted.outcome.dual <= whole.outcome.primal
+    assert 0 < fitted.outcome.nonzero_weights < 1000
 
 
 def test_d_is_at_least_that_of_coefficients_of_0():

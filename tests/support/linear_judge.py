@@ -24,13 +24,14 @@ from randsvm.cli import train as training
 from randsvm.errors import OutOfTimeError
 
 LOSSES = ("hinge", "squared-hinge", "log")
+LOSSES_OF_L1 = LOSSES[1:]
 LOSSES_OF_SVR = ("epsilon-insensitive", "squared-epsilon-insensitive")
 DIGITS = Decimal(10) ** -45
 
 
 class Case(NamedTuple):
     """A training. X : (n, d); words: options of the command line beside `sgd --gap`; C, epsilon,
-    class_weights: as texts"""
+    class_weights: as texts; l1: whether the penalty is |w|_1"""
 
     y: np.ndarray
     X: np.ndarray
@@ -42,6 +43,7 @@ class Case(NamedTuple):
     class_weights: Mapping[str, str]
     gap: float
     words: tuple[str, ...]
+    l1: bool = False
 
     def save(self, path: Path) -> Path:
         return oracle.write_rows(path, self.y, self.X, 1, self.weights)
@@ -152,6 +154,8 @@ def objectives(
     losses = [loss(case, *each) for each in zip(y, f, strict=True)]
     scaled = [Interval(c * one.least, c * one.most) for c, one in zip(costs, losses, strict=True)]
     norm = sum((v * v for v in machine.w), Fraction(0)) / 2
+    if case.l1:
+        norm = sum(map(abs, machine.w), Fraction(0))
     P = added([*scaled, Interval(norm, norm)])
     if beta is None:
         return P, None
@@ -164,7 +168,11 @@ def objectives(
     if case.bias and abs(sum(beta)) > Fraction(1, 10**6) * sum(abs(beta)):
         raise WrongError(f"the coefficients have the sum {float(sum(beta))}")
     (x, of_x), (c, of_c) = exact_judge.integers(rows.X), exact_judge.integers(beta)
-    v = sum((Fraction(int(one), of_x * of_c) ** 2 for one in c @ x), Fraction(0)) / 2
+    products = [Fraction(int(one), of_x * of_c) for one in c @ x]
+    v = sum((one**2 for one in products), Fraction(0)) / 2
+    if case.l1:
+        # The part of the coefficients that is feasible.
+        v, beta = Fraction(0), beta / max(Fraction(1), *map(abs, products))
     gains = [gain(case, *each) for each in zip(y, beta, costs, strict=True)]
     return P, added([*gains, Interval(-v, -v)])
 
@@ -199,7 +207,7 @@ def contradictions(
 # ---- random trainings ----------------------------------------------------------------------------
 
 
-def case_of(seed: int, number: int) -> Case:
+def case_of(seed: int, number: int, l1: bool = False) -> Case:
     """Return a training of 20 to 300 rows, some of many columns, whose numbers span what a user may
     ever give."""
     chance = random.Random(f"{seed} linear {number}")
@@ -221,7 +229,7 @@ def case_of(seed: int, number: int) -> Case:
         X += 10.0 ** rng.integers(-2, 7, d)
     # Products of decimal numbers have 15 digits again.
     X = np.array([float(f"{v:.15g}") for v in X.ravel()]).reshape(X.shape)
-    is_svr, classes = chance.random() < 0.35, chance.choice((2, 2, 2, 3, 4))
+    is_svr, classes = chance.random() < 0.35 and not l1, chance.choice((2, 2, 2, 3, 4))
     y = np.round(score * 10.0 ** chance.choice((0, 0, chance.randint(-6, 6))), 6)
     if not is_svr:
         cuts = np.sort(rng.choice(np.sort(score)[1:], classes - 1, replace=False))
@@ -230,11 +238,11 @@ def case_of(seed: int, number: int) -> Case:
     weights = None
     if chance.random() < 0.4:
         weights = np.round(10 ** rng.uniform(-1.5, 1.5, n), 4) + 1e-4
-    loss = chance.choice(LOSSES_OF_SVR if is_svr else LOSSES)
+    loss = chance.choice(LOSSES_OF_SVR if is_svr else LOSSES_OF_L1 if l1 else LOSSES)
     C, gap = 10 ** chance.uniform(-6, 6), 10 ** chance.uniform(-6, -1)
     epsilon = float(chance.choice((0.0, 0.1, 0.5)) * np.abs(y).mean())
     bias, class_weights = chance.random() < 0.7, {}
-    words = ["-q", "-c", C, "--gap", gap, "--loss", loss, "--max-iterations", 40]
+    words: Any = ["-q", "-c", C, "--gap", gap, "--loss", loss, "--max-iterations", 40]
     words += ["-s", "svr", "-p", epsilon] if is_svr else []
     if not is_svr and chance.random() < 0.4:
         some = sorted({*y.astype(int).tolist()})[:2]
@@ -243,10 +251,9 @@ def case_of(seed: int, number: int) -> Case:
     words += [] if bias else ["--no-bias"]
     scale = chance.choice((None, None, None, "minmax", "standard", "unit"))
     words += ["--scale", scale] if scale and not is_wide else []
-    words += ["--epochs", chance.choice((0, 3))]
-    return Case(
-        y, X, weights, loss, bias, str(C), str(epsilon), class_weights, gap, tuple(map(str, words))
-    )
+    words += ["--penalty", "l1"] if l1 else ["--epochs", chance.choice((0, 3))]
+    words = tuple(map(str, words))
+    return Case(y, X, weights, loss, bias, str(C), str(epsilon), class_weights, gap, words, l1)
 
 
 def certified(case: Case, folder: Path) -> str:
