@@ -155,7 +155,8 @@ def descend(
     double[:, ::1] curvature, int[::1] order, double[::1] moved, double[::1] step,
 ):
     """Move each weight of `order` to the minimum of the model of P in which all others stay and b
-    is the best one; return how many were or are not 0, and twice the sum of the decreases.
+    is the best one; return how many were or are not 0, and the sum of H change^2, with the
+    curvature H of each: at most twice the decrease.
 
     starts, rows, values: of the columns. gradient, u : (d + 1,), of the losses, and w and b, before
     the step. total: the sum of `second`; 0: b is 0. curvature : (2, d), sums of second x and of
@@ -203,8 +204,8 @@ def descend(
 def descend_few(
     const double[:, ::1] H, double[::1] G, double[::1] w, int passes, double enough,
 ):
-    """Move each weight to the minimum while all others stay, in at most so many passes, until twice
-    the sum of the decreases of a pass is at most `enough`; return this number.
+    """Move each weight to the minimum while all others stay, in at most so many passes, until the
+    sum of H change^2 over a pass is at most `enough`; return this sum.
 
     H, G: the second and first derivatives without |w|_1; their last row is not used
     """

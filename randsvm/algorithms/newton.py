@@ -79,6 +79,8 @@ STRICTER = 0.7
 # derivatives follow, FEW_AT_ONCE between two events, which end at ALL_BUT of the first decrease.
 MAX_PASSES, FEW_PASSES, FEW_WEIGHTS, MAX_FEW_PASSES, FEW_AT_ONCE = 100, 5, 1000, 10_000, 100
 ALL_BUT = 1e-6
+# A second derivative that falls below this part where b moves as well has lost its digits.
+CANCELLED = 1e-8
 # Relative rounding of sums.
 ROUNDING = 1e-12
 # A column counts as constant if its variance is at most this part of its mean square.
@@ -430,14 +432,17 @@ class _Problem:
             order, first = order[:left], first or decrease
             if decrease <= RESIDUAL * first:
                 break
-            if number >= FEW_PASSES and left <= FEW_WEIGHTS:
-                self._descend_few(at, np.sort(order), step, ALL_BUT * first)
+            is_time = number + 1 == FEW_PASSES and left <= FEW_WEIGHTS
+            if is_time and self._descend_few(at, np.sort(order), step, ALL_BUT * first):
                 break
         return step
 
-    def _descend_few(self, at: _Point, chosen: np.ndarray, step: np.ndarray, enough: float) -> None:
+    def _descend_few(self, at: _Point, chosen: np.ndarray, step: np.ndarray, enough: float) -> bool:
         """Continue the passes of `step` with the weights `chosen`, by the matrix of their second
-        derivatives, until a pass lowers the model of P by at most `enough` / 2."""
+        derivatives, until a pass lowers the model of P by little; see `enough` of `descend_few`.
+
+        Return False, without a change, where the matrix has lost its digits.
+        """
         few = np.append(chosen, self.D.d)
         H = self._curvature(chosen)
         H += np.triu(H, 1).T
@@ -445,16 +450,21 @@ class _Problem:
         H[:, -1] *= self.bias
         G = at.gradient[few] + H @ step[few]
         # Each weight moves together with the best b.
-        mean = H[-1] / (H[-1, -1] or 1.0)
+        mean, before = H[-1] / (H[-1, -1] or 1.0), CANCELLED * np.diag(H)[:-1]
         H, G = H - np.outer(mean, H[-1]), G - mean * G[-1]
+        # Passes over columns with large means and small spreads are rounded less.
+        if (np.diag(H)[:-1] < before).any():
+            return False
         w = (at.u + step)[chosen]
-        before = w.copy()
+        start = w.copy()
         for _ in range(0, MAX_FEW_PASSES, FEW_AT_ONCE):
             emit(Progress("Newton step", 0, None, "beat"))
             if _newton.descend_few(H, G, w, FEW_AT_ONCE, enough) <= enough:
                 break
-        step[chosen] += w - before
-        step[-1] -= mean[:-1] @ (w - before)
+        # A weight of 0 is exactly 0 after the step.
+        step[chosen] = np.where(w == 0, -at.u[chosen], step[chosen] + (w - start))
+        step[-1] -= mean[:-1] @ (w - start)
+        return True
 
     @np.errstate(over="ignore", invalid="ignore")
     def _direction(self, at: _Point) -> np.ndarray:

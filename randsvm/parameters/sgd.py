@@ -255,7 +255,7 @@ class SgdParams(MachineParams):
         """Require options that suit --penalty l1."""
         if self.penalty != "l1":
             return
-        require(self.gap is not None or self.update is not None, "--penalty l1 needs --gap")
+        require(self.gap is not None, "--penalty l1 needs --gap")
         require(
             self.task == "svc" and self.loss in L1_LOSSES,
             f"--penalty l1 is for -s svc with --loss {' or '.join(L1_LOSSES)}",

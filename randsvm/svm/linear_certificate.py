@@ -22,7 +22,6 @@ from randsvm.kernels.rounding import (
     WRITTEN,
     accumulated,
     addition_error,
-    largest_offset,
     offset_error,
     product_error,
 )
@@ -144,19 +143,20 @@ def _certified(
     apart = SPARE * (accumulated(additions) * found.spread + found.shift)
     most_primal = primal + primal_error
     if objective.l1:
+        most_length = most_primal  # |w| <= |w|_1 <= P
         # D of a part of the coefficients is at least this part of D.
         v = float(np.abs(found.products).max(initial=0.0)) + apart
         dual, of_products = found.gain, SPARE * max(0.0, v - 1) * abs(found.gain)
-        # |w| is at most P.
-        most_primal *= most_primal / 2
     else:
+        most_length = (2 * max(most_primal, 0.0)) ** 0.5
         v2 = float(found.products @ found.products)
         dual = found.gain - v2 / 2
         of_products = addition_error(len(w), v2) + SPARE * (v2**0.5 + apart) * apart
     own = np.flatnonzero(beta)
     bound = inf if objective.is_squared else C
     task = Task((bound, bound), epsilon, one_sided=not objective.is_regression)
-    offset = largest_offset(0.0, most, found.longest**2, most_primal) if bias else 0.0
+    # An offset of least P is where the loss of some row begins; see `rounding.largest_offset`.
+    offset = SPARE * (most + most_length * found.longest) if bias else 0.0
     dual_error = (
         addition_error(additions, found.size) + of_products
         + change_of_dual(task, y[own], beta[own], weights[own], offset)

@@ -508,11 +508,11 @@ def _first_learner(
         mean_step = float(sizes @ relative**2 / (sizes @ relative)) * largest
         # Rows that lack a class, in a fold or at the begin of a stream, do not show its frequency.
         if sizes.all() and not (at_once or params.no_bias):
-            p = weights * sizes / (weights * sizes).sum()
+            p = relative * sizes / (relative * sizes).sum()
             likely = np.clip(p, CERTAIN, 1 - CERTAIN)
             b = np.log(likely / (1 - likely)) if loss == "log" else 2 * p - 1
             b = b[:1] if len(b) == 2 else b
-    eta0 = spread / (R2 * mean_step)
+    eta0 = max(spread / R2 / mean_step, float(np.finfo(float).tiny))
     bias_rate = 0.0 if params.no_bias else BIAS_RATE * R2
     if params.has_share:
         # The loss has the same slope at any scale of f, so that f and the steps of w scale with

@@ -694,6 +694,20 @@ def test_an_l1_penalty_reaches_the_minimum_of_scipy(shape, loss, no_bias):
     assert not no_bias or not found.model.b.any()
 
 
+@pytest.mark.parametrize("constant", [False, True])
+def test_an_l1_penalty_reaches_the_minimum_where_a_column_lies_far_from_zero(constant):
+    """A shift of a column changes b, and neither w nor P."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 6))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=200) > 0, 1, -1)
+    X[:, 3] *= 0.01
+    X[:, 4] *= 0.0 if constant else 1.0
+    far = X + np.where(np.arange(6) == 3, 1e6, 0) + np.where(np.arange(6) == 4, 1e7 * constant, 0)
+    options = {"loss": "squared-hinge", "C": 100, "gap": 1e-4, "penalty": "l1"}
+    near, shifted = (api.train(Arrays(one, y), algorithm="sgd", **options) for one in (X, far))
+    assert shifted.outcome.primal <= near.outcome.primal * 1.01
+
+
 def test_an_interrupted_training_with_an_l1_penalty_keeps_its_best_weights():
     X, f, _ = many_columns(rows=1500, columns=1000)
     options = {"gap": 1e-9, "loss": "squared-hinge", "penalty": "l1", "C": 3.0}
