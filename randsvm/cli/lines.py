@@ -250,7 +250,7 @@ def verdict(event: Certified) -> str:
         return f"proven: {proven}; the model claims no gap for these options"
     words = {
         "verified": "holds",
-        "verified up to rounding": f"is right or too small by {event.gap - claimed:.1g} at most",
+        "verified up to rounding": f"is right, or too small by at most {event.gap - claimed:.1g}",
         "refuted": "does not hold for these rows; are they those of the training?",
         "undecided": "may hold; randsvm-check can decide",
     }

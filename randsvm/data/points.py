@@ -70,6 +70,8 @@ class GrowingArray:
         return self.room[: self.used]
 
     def append(self, more: np.ndarray) -> None:
+        if not len(more):
+            return  # the memory of the caller stays as it is
         used = self.used + len(more)
         if used > len(self.room):
             room = np.empty(used + used // 2, self.room.dtype)
@@ -113,7 +115,7 @@ class RowCache:
         places = np.arange(len(self), len(self) + len(points))
         self.rows = np.insert(self.rows, at, points.rows)
         self.places = np.insert(self.places, at, places)
-        self._starts.append(X.indptr[1:] + self._starts.values[-1])
+        self._starts.append(X.indptr[1:].astype(np.int64) + self._starts.values[-1])
         self._data.append(X.data)
         self._indices.append(X.indices)
         self._y.append(points.y)
