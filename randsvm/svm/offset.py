@@ -60,13 +60,16 @@ class Window:
 
     def before(self, breakpoint: float) -> Window:
         """Return the window left of this one; it contains the breakpoint."""
-        left = min(breakpoint, self.left - WINDOW_GROWTH * (self.right - self.left))
+        left = self.left - WINDOW_GROWTH * (self.right - self.left)
+        # Not all of the rest: most breakpoints may be at its other end.
+        left = min(breakpoint, max(left, (self.low + self.left) / 2))
         left = max(self.low, float(np.nextafter(left, -np.inf)))
         return Window(left, self.left, self.low, self.left)
 
     def after(self, breakpoint: float) -> Window:
         """Return the window right of this one; it contains the breakpoint."""
-        right = max(breakpoint, self.right + WINDOW_GROWTH * (self.right - self.left))
+        right = self.right + WINDOW_GROWTH * (self.right - self.left)
+        right = max(breakpoint, min(right, (self.right + self.high) / 2))
         return Window(self.right, min(self.high, right), self.right, self.high)
 
 

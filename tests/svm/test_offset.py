@@ -91,6 +91,18 @@ def test_b_does_not_depend_on_the_first_window(task, share, most, set_sizes):
     one()
 
 
+def test_the_search_is_short_where_most_breakpoints_are_equal(set_sizes):
+    """A straight line between the slopes at the ends of a window meets 0 at the wrong end."""
+    set_sizes(breakpoints=100)
+    spread = np.concatenate([np.linspace(1e-6, 1e-5, 40), np.geomspace(1e-4, 1000, 1460)])
+    breakpoints = np.concatenate([np.zeros(1500), spread])
+    y = np.where(np.arange(3000) < 1510, 1.0, -1.0)
+    task = Task((1.0, 1.0), one_sided=True)
+    b, reports = b_and_reports(task, y, y - breakpoints, 0.0, WHOLE, 2)
+    assert spread[8] <= b <= spread[10]
+    assert len(reports) <= 35
+
+
 def test_b_is_the_midpoint_if_p_is_flat():
     """LIBSVM does the same without unbounded support vectors."""
     task = Task((1.0, 1.0), one_sided=True)
