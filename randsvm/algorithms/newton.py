@@ -422,7 +422,7 @@ class _Problem:
         step[-1] = -at.gradient[-1] / total if total else 0.0
         # The other weights are 0 and stay 0 in this step.
         moving = (at.u[:-1] != 0) | (np.abs(at.gradient[:-1]) > 1)
-        order, first = np.flatnonzero(moving).astype(np.int32), 0.0
+        order, first, most = np.flatnonzero(moving).astype(np.int32), 0.0, FEW_WEIGHTS
         for number in range(MAX_PASSES):
             emit(Progress("Newton step", 0, None, "beat"))
             self.rng.shuffle(order)
@@ -432,9 +432,10 @@ class _Problem:
             order, first = order[:left], first or decrease
             if decrease <= RESIDUAL * first:
                 break
-            is_time = number + 1 == FEW_PASSES and left <= FEW_WEIGHTS
-            if is_time and self._descend_few(at, np.sort(order), step, ALL_BUT * first):
-                break
+            if number + 1 >= FEW_PASSES and left <= most:
+                if self._descend_few(at, np.sort(order), step, ALL_BUT * first):
+                    break
+                most = -1  # the matrix would lose its digits again
         return step
 
     def _descend_few(self, at: _Point, chosen: np.ndarray, step: np.ndarray, enough: float) -> bool:
