@@ -22,7 +22,7 @@ from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan, ScanResult
 from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.subproblem_qp import solve
+from randsvm.svm.subproblem_qp import Subproblem
 from randsvm.svm.tasks import SUM_ROUNDING
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
@@ -154,7 +154,7 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
     h = y - task.epsilon * np.sign(y) * task.one_sided
     half = min(task.absolute_sum / 2 * share, float(upper.sum()), float(-lower.sum()))
     sums = (half, half) if task.absolute_sum else (task.coefficient_sum * share,)
-    return solve(K, h, lower, upper, sums, np.zeros(m)).beta
+    return Subproblem.of(K, h, lower, upper, sums, np.zeros(m)).solve().beta
 
 
 def start_of_fold(solution: SavedSolution) -> Start:

@@ -186,9 +186,9 @@ class Command(click.Command):
 class Commands(click.Group):
     """A group of commands; without the name of one, the command `plain` takes the words.
 
-    metavar: what a command is called in the help. usage: the words of a command line. note: about a
-    command line without the name of a command. exit_codes: those with another meaning than in
-    EXIT_CODES. elsewhere: the program of each command that belongs to another one.
+    metavar: what a command is called in the help. exit_codes: those with another meaning than in
+    EXIT_CODES. elsewhere: the program of each command that belongs to another one. epilog: about a
+    command line without the name of a command.
     """
 
     def __init__(
@@ -196,18 +196,15 @@ class Commands(click.Group):
         *arguments: Any,
         plain: str,
         metavar: str,
-        usage: str,
-        note: str,
         examples: dict[str, str],
         exit_codes: dict[int, str] | None = None,
         elsewhere: Mapping[str, str] | None = None,
         **attributes: Any,
     ) -> None:
-        super().__init__(*arguments, **attributes)
+        super().__init__(*arguments, options_metavar=None, **attributes)
         self.params.append(help_all())
         self.exit_codes = EXIT_CODES | (exit_codes or {})
-        self.plain = plain
-        self.metavar, self.usage, self.note = metavar, usage, note
+        self.plain, self.metavar = plain, metavar
         self.examples = examples
         self.elsewhere = elsewhere or {}
 
@@ -247,9 +244,6 @@ class Commands(click.Group):
             more = [CompletionItem(incomplete, type="file")]
         return list({item.value: item for item in [*found, *more]}.values())
 
-    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_usage(ctx.command_path, self.usage)
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section(f"{self.metavar.capitalize()}s"):
             formatter.write_dl(
@@ -259,7 +253,7 @@ class Commands(click.Group):
             plain = self.commands[self.plain]
             write_short_options(formatter, plain, f"Options of {self.plain}")
         formatter.write_paragraph()
-        formatter.write_text(self.note)
+        formatter.write_text(self.epilog or "")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.examples)

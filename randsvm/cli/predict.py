@@ -32,8 +32,8 @@ TABLE_OPTIONS = ("format", "no_header", "delimiter", "sql")
     context_settings=SETTINGS,
     plain="predict",
     metavar="COMMAND",
-    usage="[COMMAND] [OPTIONS] TEST_FILE MODEL_FILE OUTPUT_FILE",
-    note="Without COMMAND it predicts, as svm-predict does.",
+    subcommand_metavar="[COMMAND] [OPTIONS] TEST_FILE MODEL_FILE OUTPUT_FILE",
+    epilog="Without COMMAND it predicts, as svm-predict does.",
     exit_codes={
         0: "done",
         74: "reading or writing failed, as on a full disk or a closed pipe",

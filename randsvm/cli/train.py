@@ -55,8 +55,8 @@ def training(described: Callable[[], None]) -> Callable[..., None]:
     plain="randsvm",
     elsewhere=dict.fromkeys(("predict", "certify", "export", "explain", "info"), "randsvm-predict"),
     metavar="ALGORITHM",
-    usage="[ALGORITHM] [OPTIONS] TRAIN_FILE [MODEL_FILE]",
-    note="The default ALGORITHM is randsvm. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h -w -b -q "
+    subcommand_metavar="[ALGORITHM] [OPTIONS] TRAIN_FILE [MODEL_FILE]",
+    epilog="The default ALGORITHM is randsvm. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h -w -b -q "
     "keep their meaning, but -v also trains a model.",
     examples={
         "randsvm-train -c 1 -g 0.5 data.svm": "writes data.svm.model; options are LIBSVM's",

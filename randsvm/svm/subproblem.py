@@ -21,7 +21,7 @@ from randsvm.svm import libsvm
 from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem_qp import KernelValues, Solution, product, solve, solve_from_zero
+from randsvm.svm.subproblem_qp import KernelValues, Solution, Subproblem, product, solve_from_zero
 from randsvm.svm.tasks import task_of
 
 # The tolerance of a solve is this share of the largest KKT violation of its rows; a smaller
@@ -124,12 +124,11 @@ def svmlearn(
             found = Solution(beta, True, 0)
         elif task.absolute_sum:
             sums = _two_sums(beta, upper, slack)
-            found = solve(K, h, lower, upper, sums, beta, tolerance, partly=partly)
+            found = Subproblem.of(K, h, lower, upper, sums, beta).solve(tolerance, partly)
         else:
-            s, epsilon = float(beta.sum()), task.epsilon
-            found = solve(
-                K, h, lower, upper, (s,), beta, tolerance, epsilon=epsilon, partly=partly, b=b
-            )
+            s = float(beta.sum())
+            subproblem = Subproblem.of(K, h, lower, upper, (s,), beta, task.epsilon)
+            found = subproblem.solve(tolerance, partly, b)
     return Step(points, found.beta, time.perf_counter() - began, found.ended, found.iterations)
 
 

@@ -224,53 +224,6 @@ def at_bounds(
 # ---- windows and moves ----------------------------------------------------------------------
 
 
-def solve(
-    K: np.ndarray,
-    h: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    sums: tuple[float, ...],
-    start: np.ndarray,
-    tolerance: float = 5e-4,
-    *,
-    epsilon: float = 0.0,
-    partly: bool = False,
-    b: float | None = None,
-) -> Solution:
-    """Solve a subproblem to `tolerance`, the largest difference of two gradients of a group.
-
-    K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
-    h, lower, upper : (m,) float64; with epsilon lower < 0 < upper. sums: (s,), the sum of beta, or
-    (p, q), the sums of the variables above 0 and below. start : (m,) float64, within the bounds;
-    the sums are restored if they differ. partly: whether another round follows, so that the solves
-    may end before they reach the tolerance. b: the offset so far of the only group. The solution is
-    never worse than the start. Raises ValueError if no coefficients within the bounds have the sum.
-    """
-    m, zero = len(K), np.zeros(len(K))
-    h, totals = np.ascontiguousarray(h, np.float64), np.array(sums)
-    if len(sums) > 1:
-        totals[1] = -totals[1]
-    if epsilon or (len(sums) > 1 and ((lower < 0) & (upper > 0)).any()):
-        # Two variables a row, one for each sign.
-        h = np.concatenate([h - epsilon, h + epsilon])
-        above, below = np.maximum(start, 0.0), np.minimum(start, 0.0)
-        if len(sums) > 1:
-            # If the sums exceed those of |beta|, both variables of a row grow by the same amount:
-            # beta stays.
-            more = max(0.0, min(totals[0] - math.fsum(above), math.fsum(below) - totals[1]))
-            both = with_sum(zero, zero, np.minimum(upper - above, below - lower), more, zero)
-            above, below = above + both, below - both
-        start = np.concatenate([above, below])
-        lower, upper = np.concatenate([zero, lower]), np.concatenate([upper, zero])
-    # With two sums, group 1 has the variables below 0. Only groups that have variables count.
-    present, group = np.unique((upper <= 0) * (len(sums) - 1), return_inverse=True)
-    rows = np.arange(len(h)) % m
-    found = Subproblem(
-        K, rows, h, lower, upper, group, totals[present], start, tolerance, partly, b
-    ).solve()
-    return found._replace(beta=found.beta.reshape(-1, m).sum(axis=0))
-
-
 class Moves(NamedTuple):
     """The variables t of LIBSVM's problem. at, room, whole, linear : (moves,).
 
@@ -292,7 +245,7 @@ class Subproblem:
 
     K : (m, m) float32, symmetric; rows : (variables,) int64, the row of K of each variable: those
     of all rows, once or twice; group : (variables,) int64, from 0; sums : (groups,) float64; all
-    others : (variables,) float64. start is within the boxes. tolerance, partly, b: see `solve`.
+    others : (variables,) float64. start is within the boxes.
     """
 
     K: np.ndarray
@@ -303,26 +256,69 @@ class Subproblem:
     group: np.ndarray
     sums: np.ndarray
     start: np.ndarray
-    tolerance: float
-    partly: bool = False
-    b: float | None = None
 
-    def solve(self) -> Solution:
-        """Return beta of each variable; never worse than the start with the prescribed sums."""
+    @staticmethod
+    def of(
+        K: np.ndarray,
+        h: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        sums: tuple[float, ...],
+        start: np.ndarray,
+        epsilon: float = 0.0,
+    ) -> Subproblem:
+        """Return the subproblem of m rows.
+
+        K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in
+        LIBSVM. h, lower, upper : (m,) float64; with epsilon lower < 0 < upper. sums: (s,), the sum
+        of beta, or (p, q), the sums of the variables above 0 and below. start : (m,) float64,
+        within the bounds; a solution restores the sums if they differ.
+        """
+        zero = np.zeros(len(K))
+        h, totals = np.ascontiguousarray(h, np.float64), np.array(sums)
+        if len(sums) > 1:
+            totals[1] = -totals[1]
+        if epsilon or (len(sums) > 1 and ((lower < 0) & (upper > 0)).any()):
+            # Two variables a row, one for each sign.
+            h = np.concatenate([h - epsilon, h + epsilon])
+            above, below = np.maximum(start, 0.0), np.minimum(start, 0.0)
+            if len(sums) > 1:
+                # If the sums exceed those of |beta|, both variables of a row grow by the same
+                # amount: beta stays.
+                more = max(0.0, min(totals[0] - math.fsum(above), math.fsum(below) - totals[1]))
+                both = with_sum(zero, zero, np.minimum(upper - above, below - lower), more, zero)
+                above, below = above + both, below - both
+            start = np.concatenate([above, below])
+            lower, upper = np.concatenate([zero, lower]), np.concatenate([upper, zero])
+        # With two sums, group 1 has the variables below 0. Only groups that have variables count.
+        present, group = np.unique((upper <= 0) * (len(sums) - 1), return_inverse=True)
+        rows = np.arange(len(h)) % len(K)
+        return Subproblem(K, rows, h, lower, upper, group, totals[present], start)
+
+    def solve(
+        self, tolerance: float = 5e-4, partly: bool = False, b: float | None = None
+    ) -> Solution:
+        """Solve to `tolerance`, the largest difference of two gradients of a group.
+
+        partly: whether another round follows, so that the solves may end before they reach the
+        tolerance. b: the offset so far of the only group. The solution is never worse than the
+        start with the prescribed sums. Raises ValueError if no coefficients within the bounds have
+        the sum.
+        """
         slope = self.slope(self.start)
         beta = self.with_sums(self.start, slope)
         slope = slope - self._product(beta - self.start)
-        iterations, tolerance, widening, common = 0, self.tolerance, 1.0, self.common_width()
-        tried = np.zeros(len(beta), bool)
+        iterations, asked, widening, common = 0, tolerance, 1.0, self.common_width(partly)
+        tried, ended = np.zeros(len(beta), bool), True
         start = beta
         for number in range(MAX_SOLVES):
             offsets, violation = self.offsets(slope, beta)
             # Few solves are enough if another round follows.
-            enough = number >= ROUND_SOLVES or violation <= ENOUGH * self.tolerance
-            if violation <= self.tolerance or (self.partly and enough and beta is not start):
+            enough = number >= ROUND_SOLVES or violation <= ENOUGH * asked
+            if violation <= asked or (partly and enough and beta is not start):
                 break
-            if self.b is not None and beta is start:
-                offsets[:] = self.b
+            if b is not None and beta is start:
+                offsets[:] = b
             wanted = slope - offsets[self.group]
             width = min(common, self.exact_width(tolerance) * widening)
             # Narrower windows round their coefficients away, or their linear term is too large.
@@ -353,19 +349,21 @@ class Subproblem:
                 # would ask for more exact t, to tolerance / width. So both become smaller.
                 common = width / 10
                 tolerance, widening = tolerance / 10, widening / 10
-            if not found.ended:
-                return Solution(beta, False, iterations)
-        return Solution(beta, True, iterations)
+            ended = found.ended
+            if not ended:
+                break
+        return Solution(beta.reshape(-1, len(self.K)).sum(axis=0), ended, iterations)
 
-    def common_width(self) -> float:
+    def common_width(self, partly: bool) -> float:
         """Return the width of the windows that suit all boxes; 0: there is none.
 
-        Windows of the narrower boxes of two classes suit a round, but not the last solve.
+        Windows of the narrower boxes of two classes suit a round, but not the last solve. partly:
+        see `solve`.
         """
         widths = self.upper - self.lower
         narrow, wide = float(widths.min()), float(widths.max())
         others = (widths != narrow) & (widths != wide)
-        suits = len(self.sums) == 1 and (self.partly or narrow == wide) and not others.any()
+        suits = len(self.sums) == 1 and (partly or narrow == wide) and not others.any()
         return narrow if suits else 0.0
 
     def exact_width(self, tolerance: float) -> float:

@@ -24,6 +24,7 @@ from randsvm.svm.running_values import (
 )
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
+from randsvm.svm.subproblem_qp import Subproblem
 from randsvm.svm.tasks import Task, change_of_dual
 from randsvm.svm.whole import KernelMatrix, MatrixPart
 from randsvm.svm.working_set import (

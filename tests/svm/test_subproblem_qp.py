@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import qp
 from qp import minimum, objective
-from solving import PrecomputedNodes, libsvm, subproblem_qp
+from solving import PrecomputedNodes, Subproblem, libsvm, subproblem_qp
 
 SEEDS = range(12)
 MAX_CALLS = 200
@@ -104,8 +104,8 @@ def assert_near_minimum(reference, K, h, epsilon, beta, accuracy):
 
 def solve(K, h, lower, upper, s, start=None, tolerance=5e-4, epsilon=0.0, **named):
     start = np.clip(np.zeros(len(h)), lower, upper) if start is None else start
-    sums = (s,)
-    return subproblem_qp.solve(K, h, lower, upper, sums, start, tolerance, epsilon=epsilon, **named)
+    subproblem = Subproblem.of(K, h, lower, upper, (s,), start, epsilon)
+    return subproblem.solve(tolerance, **named)
 
 
 def check(K, h, lower, upper, start, epsilon=0.0, accuracy=1e-6):
@@ -195,7 +195,7 @@ def check_two_sums(K, h, lower, upper, sums, start, accuracy):
     """Solve with these sums of the coefficients above and below 0, and check the solution."""
     C = (upper - lower).max()
     size = 1 + np.abs(h).max() + np.abs(K).max() * C
-    found = subproblem_qp.solve(K, h, lower, upper, sums, start, tolerance=1e-8 * size)
+    found = Subproblem.of(K, h, lower, upper, sums, start).solve(1e-8 * size)
     beta, room = found.beta, 1e-12 * len(h) * C
     assert found.ended
     assert (lower <= beta).all() and (beta <= upper).all()
@@ -227,7 +227,7 @@ def test_equal_rows_are_solved_without_dividing_by_rho():
     m, y = 12, np.where(np.arange(12) % 2, -1.0, 1.0)
     lower, upper = of_classes(y, 1.0, 1.0)
     K = np.ones((m, m), np.float32)
-    found = subproblem_qp.solve(K, np.zeros(m), lower, upper, (2.5, 2.5), np.zeros(m))
+    found = Subproblem.of(K, np.zeros(m), lower, upper, (2.5, 2.5), np.zeros(m)).solve()
     assert np.isfinite(found.beta).all()
     assert found.beta[y > 0].sum() == pytest.approx(2.5)
     assert found.beta.sum() == pytest.approx(0, abs=1e-12)
