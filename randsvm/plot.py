@@ -23,6 +23,7 @@ from randsvm.events import PERCENT_SCORES, SCHEMA
 from randsvm.models.fitted import FittedModel, decision_values, load
 from randsvm.models.model_text import check_is_not_model
 from randsvm.models.row_files import RowFiles
+from randsvm.parameters.run import PredictParams
 
 try:
     import matplotlib as mpl
@@ -459,7 +460,7 @@ def _of_files(paths: Sequence[str], model: Any, fitted: FittedModel) -> tuple[An
     """Return the rows of files, their class indices or targets, and their weights."""
     found, parts = fitted.model, []
     features = np.arange(found.width) + found.index_base
-    for block in RowFiles(found, str(model), paths).blocks(jobs=fitted.jobs):
+    for block in RowFiles(found, str(model), paths, PredictParams()).blocks(jobs=fitted.jobs):
         rows, _ = rows_over(block.X, features)
         parts.append((rows.to_scipy(), block.y, block.weights))
     if not parts:

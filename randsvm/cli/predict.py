@@ -199,7 +199,6 @@ def export(
     model_file: str,
     output_file: str,
     data: str | None,
-    format: str | None,
     watch: Any,
     **given: Any,
 ) -> None:
@@ -214,9 +213,8 @@ def export(
     """
     from randsvm.models import export
 
-    export.export(
-        model_file, output_file, data, format=form, data_format=format, **given, watch=watch
-    )
+    params = PredictParams(**given)
+    export.export(model_file, output_file, data, format=form, params=params, watch=watch)
 
 
 @predict.command(
@@ -248,8 +246,10 @@ def explain(
     """
     from randsvm.models import shapley
 
-    resources = Resources(jobs=jobs)
-    shapley.explain(test_file, model_file, output_file, resources=resources, **given, watch=watch)
+    params, resources = PredictParams(**given), Resources(jobs=jobs)
+    shapley.explain(
+        test_file, model_file, output_file, params=params, resources=resources, watch=watch
+    )
 
 
 @predict.command(

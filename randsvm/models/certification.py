@@ -45,7 +45,7 @@ from randsvm.models.model import Model, ModelRows
 from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.option import changed_flags, command_line, option_fields
-from randsvm.parameters.run import CertifyParams, Resources
+from randsvm.parameters.run import CertifyParams, PredictParams, Resources
 from randsvm.parameters.svm import KernelParams, is_semidefinite, side_weights
 from randsvm.svm.solution import Certificate, one_class_floor
 from randsvm.svm.tasks import Task, change_of_dual, task_of
@@ -78,7 +78,8 @@ def certify_kernel(
     with ThreadPool(resources.threads) as pool:
         judge = Judge(loaded, params.of(loaded.metadata.options))
         remark_on_options(params, judge.options, loaded)
-        rows = RowFiles(loaded, model, paths, row_weights=params.row_weights, training=True)
+        of_rows = PredictParams(row_weights=params.row_weights)
+        rows = RowFiles(loaded, model, paths, of_rows, training=True)
         parts: list[RowSums] = []
         for block in rows.blocks(emit, resources.threads):
             work = partial(judge.sums, block)

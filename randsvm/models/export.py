@@ -31,8 +31,8 @@ from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.normal_form import NormalForm, normal_form
 from randsvm.models.onnx_graph import onnx_graph
 from randsvm.models.row_files import RowFiles, sources
-from randsvm.parameters.option import Delimiter, read_value
-from randsvm.parameters.run import EXPORT_FORMATS
+from randsvm.parameters.option import TABLE, changed_flags
+from randsvm.parameters.run import EXPORT_FORMATS, PredictParams
 
 # Support vectors, or drawn rows, that stand for a data set if there is none.
 MAX_OWN_ROWS = 10_000
@@ -50,10 +50,7 @@ def export(
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     *,
     format: Literal["c", "onnx"] = "c",
-    data_format: str | None = None,
-    no_header: bool = False,
-    delimiter: str | None = None,
-    sql: str | None = None,
+    params: PredictParams | None = None,
     watch: Watch = silent,
 ) -> Exported:
     """Write a model as C99 source or as an ONNX graph, and compare its predictions.
@@ -69,15 +66,9 @@ def export(
         rows that are drawn at random.
     format : {"c", "onnx"}, default="c"
         Format of the file; "onnx" needs the package onnx.
-    data_format : {"svmlight", "csv", "tsv", "parquet"}, optional
-        Format of the files of rows; by default that of the training.
-    no_header : bool, default=False
-        Whether the first line of a CSV or TSV file is a row, with the columns of the training.
-    delimiter : str, optional
-        Character between the fields of a CSV or TSV file, "tab" or "auto"; by default that of the
-        training.
-    sql : str, optional
-        A query, whose rows are compared; `data` is the URL of the database.
+    params : PredictParams, optional
+        How the files are read: its ``format``, ``no_header``, ``delimiter`` and ``sql``. With
+        ``sql``, a query, `data` is the URL of a database. Other options have no effect.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
 
@@ -106,11 +97,11 @@ def export(
     if format not in EXPORT_FORMATS:
         raise ParameterError(f"expected a format {' or '.join(EXPORT_FORMATS)}, found {format!r}")
     model, output = os.fspath(model), os.fspath(output)
-    if data is None and (data_format or no_header or delimiter or sql):
+    params = params or PredictParams()
+    if data is None and changed_flags(params, TABLE):
         which = "--format, --no-header, --delimiter and --sql"
         raise ParameterError(f"{which} are for the rows of --data: add --data")
-    delimiter = read_value("delimiter", Delimiter(), delimiter)
-    paths = None if data is None else sources(data, sql, data_format)
+    paths = None if data is None else sources(data, params.sql, params.format)
     files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
     check_is_not_model(paths or (), "c|onnx MODEL_FILE OUTPUT_FILE --data TEST_FILE")
     kind, is_one, make, find_predictor = FORMATS[format]
@@ -123,9 +114,7 @@ def export(
         if paths is None:
             parts: Iterable[CsrMatrix] = [_own_rows(form)]
         else:
-            row_files = RowFiles(
-                loaded, model, paths, data_format, no_header=no_header, delimiter=delimiter
-            )
+            row_files = RowFiles(loaded, model, paths, params)
             parts = _rows_of_files(loaded, form.inputs, row_files)
         content = make(loaded, form)
         with tempfile.TemporaryDirectory() as folder:

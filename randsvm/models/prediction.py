@@ -102,16 +102,7 @@ def predict(
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
-    rows = RowFiles(
-        loaded,
-        model,
-        paths,
-        params.format,
-        params.keep,
-        params.no_header,
-        params.row_weights,
-        delimiter=params.delimiter,
-    )
+    rows = RowFiles(loaded, model, paths, params)
     prediction = _FilePrediction(model, loaded, rows, params, resources or Resources())
     with listening(watch):
         with prediction.created_output(output) as stream:

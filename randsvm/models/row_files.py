@@ -22,7 +22,7 @@ from randsvm.decimals import NUMBER
 from randsvm.events import Notice, Watch, emit, silent
 from randsvm.models.model import Model
 from randsvm.parameters.option import AUTO, require
-from randsvm.parameters.run import FORMATS
+from randsvm.parameters.run import PredictParams
 
 
 def sources(data: Any, sql: str | None, format_: str | None = None) -> tuple[str, ...]:
@@ -52,28 +52,18 @@ class RowFiles:
         model: Model,
         path: str,
         paths: Sequence[str],
-        format_: str | None = None,
-        keep: str | None = None,
-        no_header: bool = False,
-        row_weights: str | None = None,
+        params: PredictParams,
         training: bool = False,
         prompt: bool = False,
-        delimiter: str | None = None,
     ) -> None:
         """Choose the reader of the rows.
 
-        path : the model file. format_ : of the files; None: that of the training files. no_header :
-        the first line of a text table is a row. row_weights : a file with the weights of the rows.
-        training : the rows are those of the training: each has a label of the model, and rows of
-        weight 0 are left out. prompt : svmlight rows of a pipe are yielded as they arrive.
-        delimiter : of the fields of a text table, or AUTO; None: that of the training.
+        path : the model file. params : of which those count that say how rows are read. training :
+        the rows are those of the training: each has a label of the model, and rows of weight 0 are
+        left out. prompt : svmlight rows of a pipe are yielded as they arrive.
 
         Raise ParameterError for a table and a model without columns.
         """
-        require(
-            format_ is None or format_ in FORMATS,
-            f"expected format {', '.join(FORMATS)}, found {format_!r}",
-        )
         self.model, self.paths, self.training = model, paths, training
         # Rows of a training have the labels of the model; novelty detection ignores the labels.
         # Other rows may have no label, or one that the model does not know. This is a whole number
@@ -90,8 +80,9 @@ class RowFiles:
         )
         self.weighted = False
         name = files.joint_name(paths)
-        self.row_weights = None if row_weights is None else RowWeights(row_weights, name)
-        self.kept = [] if keep is None else fields_of(keep)
+        weights, format_, delimiter = params.row_weights, params.format, params.delimiter
+        self.row_weights = None if weights is None else RowWeights(weights, name)
+        self.kept = [] if params.keep is None else fields_of(params.keep)
         # What features of a table lack, for `remarks`.
         self.lacking: Counter[tuple[str, str]] = Counter()
         self.columns = None
@@ -107,11 +98,11 @@ class RowFiles:
             "table, so its features have no columns",
         )
         require(
-            self.columns is not None or keep is None,
+            self.columns is not None or params.keep is None,
             "--keep is for tables: a model of --format csv, tsv or parquet",
         )
         is_text = self.columns is not None and self.columns.format != "parquet"
-        require(not no_header or is_text, "--no-header is for CSV and TSV files")
+        require(not params.no_header or is_text, "--no-header is for CSV and TSV files")
         require(delimiter is None or is_text, "--delimiter is for CSV and TSV files")
         self.read: Reader = partial(
             svmlight.read_blocks,
@@ -128,7 +119,7 @@ class RowFiles:
                 keep=self.kept,
                 exact_keys=is_query,
                 lacking=self.lacking,
-                no_header=no_header,
+                no_header=params.no_header,
                 delimiter=delimiter or "",
             )
 

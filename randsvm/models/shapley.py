@@ -43,8 +43,7 @@ from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, sources
 from randsvm.parallel import ThreadPool
-from randsvm.parameters.option import Delimiter, read_value
-from randsvm.parameters.run import Resources
+from randsvm.parameters.run import PredictParams, Resources
 
 
 def explain(
@@ -52,12 +51,8 @@ def explain(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
+    params: PredictParams | None = None,
     resources: Resources | None = None,
-    format: str | None = None,
-    keep: str | None = None,
-    no_header: bool = False,
-    delimiter: str | None = None,
-    sql: str | None = None,
     watch: Watch = silent,
 ) -> Explained:
     """Write the exact Shapley values of rows for a model with the RBF kernel.
@@ -73,19 +68,12 @@ def explain(
         for each decision value f, in the order of the decision values. The values of a line and
         the base value of its f add up to f. Rows of a table become a table with f and the value of
         each column.
+    params : PredictParams, optional
+        How the files are read: its ``format``, ``no_header``, ``delimiter`` and ``sql``; and
+        ``keep``, columns of a table that are written before f. With ``sql``, a query, `data` is the
+        URL of a database. Other options have no effect.
     resources : Resources, optional
         Worker threads.
-    format : {"svmlight", "csv", "tsv", "parquet"}, optional
-        Format of the files; by default that of the training.
-    keep : str, optional
-        Columns of a table that are written before f, separated by commas.
-    no_header : bool, default=False
-        Whether the first line of a CSV or TSV file is a row, with the columns of the training.
-    delimiter : str, optional
-        Character between the fields of a CSV or TSV file, "tab" or "auto"; by default that of the
-        training.
-    sql : str, optional
-        A query, whose rows are explained; `data` is the URL of the database.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
 
@@ -113,15 +101,15 @@ def explain(
     Methods", arXiv 2505.16516, 2025.
     """
     began = time.perf_counter()
-    paths, model, output = sources(data, sql, format), os.fspath(model), os.fspath(output)
+    params, model, output = params or PredictParams(), os.fspath(model), os.fspath(output)
+    paths = sources(data, params.sql, params.format)
     files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
     check_is_not_model(paths, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     with listening(watch):
         loaded = load(model)
         if not isinstance(loaded, KernelModel) or loaded.kernel.name != "rbf":
             raise ModelError(f"{model}: expected a model with the RBF kernel, found another")
-        delimiter = read_value("delimiter", Delimiter(), delimiter)
-        row_files = RowFiles(loaded, model, paths, format, keep, no_header, delimiter=delimiter)
+        row_files = RowFiles(loaded, model, paths, params)
         table = row_files.columns
         header, kind = HEADER, "a file of Shapley values"
         if table is not None:

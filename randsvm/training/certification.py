@@ -25,7 +25,7 @@ from randsvm.models.metadata import Metadata
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, sources
 from randsvm.parameters.option import command_line
-from randsvm.parameters.run import CertifyParams, Resources
+from randsvm.parameters.run import CertifyParams, PredictParams, Resources
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import LOSS_OF_SOLVER, Linear, LinearObjective
 from randsvm.svm.linear_certificate import certified
@@ -198,7 +198,8 @@ def _rows_and_weights(
 ) -> tuple[Dataset, Linear, np.ndarray]:  # fmt: skip
     """Return all rows, with y the class index in the model or the target; the machine over their
     features; and the weights of other features."""
-    files = RowFiles(loaded, model, paths, row_weights=params.row_weights, training=True)
+    of_rows = PredictParams(row_weights=params.row_weights)
+    files = RowFiles(loaded, model, paths, of_rows, training=True)
     blocks = [block for block in files.blocks(emit, resources.threads) if len(block)]
     if not blocks:
         raise ContentError(f"{paths[0]}: expected rows, found none")

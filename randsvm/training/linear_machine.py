@@ -46,6 +46,7 @@ from randsvm.models.model import Model
 from randsvm.models.model_text import load, save
 from randsvm.models.row_files import RowFiles
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags, require
+from randsvm.parameters.run import PredictParams
 from randsvm.parameters.sgd import CRAMMER_SINGER, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
@@ -859,17 +860,13 @@ def _rows_in_order(
     if isinstance(data, Arrays):
         return _rows_in_memory(data, old)
     how = job.data_params
-    return RowFiles(
-        old,
-        path,
-        data,
-        how.format if job.given is None or "format" in job.given else None,
+    params = PredictParams(
+        format=how.format if job.given is None or "format" in job.given else None,
         no_header=how.no_header,
         delimiter=how.delimiter,
         row_weights=how.row_weights,
-        training=True,
-        prompt=True,
-    ).blocks(emit)
+    )
+    return RowFiles(old, path, data, params, training=True, prompt=True).blocks(emit)
 
 
 def _rows_in_memory(arrays: Arrays, old: LinearModel) -> Generator[RawChunk, None, None]:

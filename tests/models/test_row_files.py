@@ -13,6 +13,7 @@ from model_files import find_compiler
 
 import randsvm
 from randsvm.errors import OutputError, ParameterError
+from randsvm.parameters.run import PredictParams
 
 COLUMNS = ["age", "work", "hours", "country"]
 VALUES = [f"shapley_{name}" for name in COLUMNS]
@@ -60,7 +61,7 @@ def one_hot(frame, model):
 
 def test_the_value_of_a_column_is_that_of_all_its_features(tmp_path):
     data, path, test = trained(tmp_path, "-g", "0.3", scale="unit")
-    randsvm.explain(data, path, tmp_path / "phi", keep="work,id")
+    randsvm.explain(data, path, tmp_path / "phi", params=PredictParams(keep="work,id"))
     found = pd.read_csv(tmp_path / "phi")
     assert list(found.columns) == ["work", "id", "f", *VALUES]
     assert list(found.id) == list(test.id) and list(found.work) == list(test.work)
@@ -132,7 +133,7 @@ def test_formats_without_columns_are_refused(tmp_path):
     for words in (["explain", data], ["export", "c", "--data", data]):
         with pytest.raises(ParameterError, match="was trained without a table"):
             run_predict(*words, "--format", "csv", tmp_path / "plain", tmp_path / "out")
-    with pytest.raises(ParameterError, match="expected format svmlight, csv"):
-        randsvm.explain(data, model, tmp_path / "phi", format="xls")
+    with pytest.raises(ParameterError, match="format: expected one of svmlight"):
+        randsvm.explain(data, model, tmp_path / "phi", params=PredictParams(format="xls"))
     with pytest.raises(ParameterError, match="--keep is for tables"):
         run_predict("explain", "--keep", "id", tmp_path / "t.svm", tmp_path / "plain", "-")
