@@ -507,7 +507,8 @@ def evaluate(one: Any, beta: Any, sums: Any, kappa2: float) -> Any:
     in_all, farthest = penalty, max(abs(y)) + one.epsilon
     if one.log:  # D has the entropy in place of y beta
         p = np.minimum(size / C, 1)
-        entropy = -np.nan_to_num([size * np.log(p), most(C - size, 0) * np.log1p(-p)]).sum(axis=0)
+        parts = [size * np.log(p), most(C - size, 0) * np.log1p(-p)]
+        entropy = -np.nan_to_num(parts, neginf=0).sum(axis=0)  # p may underflow
         penalty, in_all = size - entropy, 9 * (size + entropy)
         farthest = 1 + abs(np.log(added(C * (y > 0)) / added(C * (y < 0))))
 

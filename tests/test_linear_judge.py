@@ -10,7 +10,7 @@ import oracle
 import pytest
 from linear_judge import WrongError
 
-from randsvm import check
+from randsvm import Arrays, api, check
 
 
 @pytest.mark.parametrize("l1", [False, True])
@@ -31,6 +31,17 @@ def test_a_small_c_has_a_true_certificate(tmp_path, loss):
     assert linear_judge.certified(case, tmp_path)
     data, model, proof = (str(tmp_path / name) for name in ("data", "model", "proof"))
     assert check.check([data], model, certificate=proof)[0] == check.VERIFIED
+
+
+@pytest.mark.parametrize("far", [[1999], range(500, 3000, 7)])
+def test_coefficients_whose_part_of_c_underflows_add_nothing_to_d(far):
+    """A row of the others is so far on its side that exp(-f) is the least number above 0."""
+    X = np.concatenate([np.ones(101), far])[:, None]
+    y = np.concatenate([np.ones(60), -np.ones(41), np.ones(len(far))])
+    options = {"penalty": "l1", "loss": "log", "C": 10.0, "gap": 1e-3, "no_bias": True}
+    found = api.train(Arrays(X, y), algorithm="sgd", **options).outcome
+    assert found.certificate == "proven"
+    assert found.primal * 0.999 <= found.dual <= found.primal * (1 + 1e-9)
 
 
 @pytest.mark.fuzz

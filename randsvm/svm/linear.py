@@ -153,8 +153,8 @@ class LinearObjective:
             p = np.minimum(size / C, 1.0)
             with np.errstate(divide="ignore", invalid="ignore"):
                 logs = size * np.log(p), np.maximum(C - size, 0.0) * np.log1p(-p)
-            # 0 log 0 is 0.
-            return -np.nan_to_num(logs).sum(axis=0), np.zeros(len(y))
+            # 0 log 0 is 0. Where p underflows, a coefficient is too small to count.
+            return -np.nan_to_num(logs, neginf=0.0).sum(axis=0), np.zeros(len(y))
         # size * size may underflow where C is small.
         penalty = size * (size / (4 * C)) if self.is_squared else np.zeros(len(y))
         return y * beta - (self.epsilon or 0.0) * size, penalty
