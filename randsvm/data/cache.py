@@ -16,7 +16,8 @@ import numpy as np
 
 from randsvm.data.chunks import ChunkEntry, ChunkFile, Store, new_store
 from randsvm.data.columns import Columns
-from randsvm.data.reading import ParseOptions, Summary, read_files
+from randsvm.data.reading import Summary, read_files
+from randsvm.data.svmlight import ParseOptions
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
 from randsvm.events import Unwritten, emit
 from randsvm.files import (

@@ -31,6 +31,8 @@ from randsvm.arrays import FEATURES, CsrMatrix, Matrix, csr_of_all, join_weights
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
 from randsvm.records import record
 
+# A chunk is the unit of parallel work. It ends when it has this many rows or nonzeros.
+CHUNK_ROWS, CHUNK_NONZEROS = 8192, 1 << 20
 # Bytes of a stream that are copied at once.
 COPIED_BYTES = 1 << 20
 

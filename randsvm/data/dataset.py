@@ -30,6 +30,7 @@ from randsvm.arrays import (
 )
 from randsvm.data import cache, in_memory
 from randsvm.data.chunks import (
+    CHUNK_ROWS,
     RawChunk,
     Store,
     cut_chunks,
@@ -38,10 +39,11 @@ from randsvm.data.chunks import (
     numbers_of,
 )
 from randsvm.data.points import Points
-from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
+from randsvm.data.reading import Summary
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.data.scaling import SPARSE, NonzeroStatistics, Scaling, Statistics
 from randsvm.data.shard_executor import WAITING_RESULTS, Executor, Shard, ShardStates
+from randsvm.data.svmlight import ParseOptions
 from randsvm.events import listening
 from randsvm.parallel import Cancelled, ThreadPool
 from randsvm.parameters.run import Resources

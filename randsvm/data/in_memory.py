@@ -14,10 +14,10 @@ import numpy as np
 from randsvm.arrays import CsrMatrix, Matrix, distinct, slices
 from randsvm.data.chunks import ArrayRows, RawChunk, Store, as_in_file
 from randsvm.data.labels import REGRESSION, LabelTable
-from randsvm.data.reading import FirstPass, ParseOptions, Summary
+from randsvm.data.reading import FirstPass, Summary
 from randsvm.data.row_weights import in_range
 from randsvm.data.scaling import SPARSE
-from randsvm.data.svmlight import ParsedRows
+from randsvm.data.svmlight import ParsedRows, ParseOptions
 from randsvm.errors import ContentError, DataError
 from randsvm.records import record
 

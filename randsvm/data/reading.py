@@ -14,24 +14,19 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from randsvm.arrays import sorted_union, sums_of_classes
 from randsvm.data.chunks import RawChunk, cut_chunks, numbers_of
-from randsvm.data.columns import Columns, TableOptions, remarks
+from randsvm.data.columns import Columns, remarks
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_weights import RowWeights
-from randsvm.data.svmlight import Labels, ParsedRows, Spelling, read_blocks, row_numbers
+from randsvm.data.svmlight import ParsedRows, ParseOptions, Spelling, read_blocks, row_numbers
 from randsvm.errors import DataError
 from randsvm.events import Notice, Progress, Watch, emit
 from randsvm.files import display_name, joint_name, size_of
 from randsvm.records import record
-
-# A chunk is the unit of parallel work. It ends when it has this many rows or nonzeros.
-CHUNK_ROWS = 8192
-CHUNK_NONZEROS = 1 << 20
 
 
 class Digest:
@@ -90,39 +85,20 @@ class Summary:
     groups: np.ndarray | None = None
 
 
-@record
-class ParseOptions:
-    """The options that change what is parsed, and how D is cut into chunks.
-
-    labels: class or number. any_label: see LabelTable. has_row_numbers: rows are those of a
-    precomputed kernel and begin with 0:number, which needs zero_based. row_weights: the name of a
-    file of weights, one for each row. table: how a table is read; None: the format is svmlight.
-    groups: whether the groups of rows are kept: their qids in svmlight.
-    """
-
-    labels: Labels = "class"
-    zero_based: bool = False
-    any_label: bool = False
-    has_row_numbers: bool = False
-    chunk_rows: int = CHUNK_ROWS
-    chunk_nonzeros: int = CHUNK_NONZEROS
-    row_weights: str | None = None
-    table: TableOptions | None = None
-    groups: bool = False
-
-
 class FirstPass:
     """Makes chunks of blocks of rows, whatever their source, and sums them up.
 
     known: the labels of files, whose path is that of the current file; None: there are no files.
     classes: whether y has class numbers. written: the largest feature index in the data. last: the
-    largest number of a row of a precomputed kernel, and its file.
+    largest number of a row of a precomputed kernel, and its file. lacking: what the features of
+    tables lack, for `remarks`.
     """
 
     def __init__(self, options: ParseOptions, known: LabelTable | None = None) -> None:
         self.options, self.known, self.classes = options, known, options.labels == "class"
         self.n = self.nnz = self.queries = self.zero_weights = self.written = 0
         self.last = Spelling("0", 1, 1), ""
+        self.lacking = Counter[tuple[str, str]]()
         self.float64 = self.weighted = False
         self.digest = Digest(not options.any_label)
         # The number of rows of each class, the sum of their weights, and what rounding took from
@@ -146,6 +122,7 @@ class FirstPass:
         block = whole.without_zero_weights()
         self.zero_weights += len(whole) - len(block)
         self.queries += block.queries
+        self.lacking.update(block.lacking)
         for text in whole.keys or ():
             self.group_of.setdefault(text, len(self.group_of))
         if block.keys is not None:
@@ -221,22 +198,22 @@ def labelled_blocks(
     paths: Sequence[str],
     read: Reader,
     known: LabelTable,
+    options: ParseOptions,
     weights: RowWeights | None = None,
     watch: Watch = emit,
-    **options: Any,
+    threads: int = 1,
 ) -> Generator[ParsedRows, None, None]:
     """Yield the blocks of files in order; ParsedRows.y : (m,) float64, class numbers or targets.
 
     known: learns the labels; its path is that of the current file. weights: of the rows, from a
-    file of their own, which is open. watch: receives the events. options: of `read`, such as labels
-    and threads.
+    file of their own, which is open. watch: receives the events.
     """
     for path, listener in with_progress(paths, watch):
         known.path = path
-        with closing(read(path, watch=listener, **options)) as blocks:
+        with closing(read(path, options, threads=threads, watch=listener)) as blocks:
             for block in blocks:
                 rows = block if weights is None else weights.of(block)
-                is_number = options["labels"] == "number"
+                is_number = options.labels == "number"
                 yield rows if is_number else replace(rows, y=known.classes(rows))
     if weights is not None:
         weights.check_end()
@@ -264,25 +241,18 @@ def reader_of(
 ) -> Iterator[tuple[Reader, Columns | None]]:
     """Yield the reader of the files' format, and the columns of tables: finding these takes a pass.
 
-    At the end it emits notices about the missing values of tables. tmpdir: the folder for copies of
-    pipes, which are read twice.
+    tmpdir: the folder for copies of pipes, which are read twice.
     """
     if options.table is None:
-        numbers, groups = options.has_row_numbers, options.groups
-        yield partial(read_blocks, has_row_numbers=numbers, groups=groups), None
+        yield read_blocks, None
         return
     # Imported here because few runs read tables.
     from randsvm.data import table
 
     with table.opener_of(paths, tmpdir) as opener:
         columns = table.learn(with_progress(paths, emit), options.table, threads, opener)
-        group = options.table.group
-        lacking = Counter[tuple[str, str]]()
-        read = partial(table.read_blocks, columns=columns, opener=opener, lacking=lacking)
-        keep = () if group is None else (group,)
-        yield partial(read, keep=keep, delimiter=options.table.delimiter), columns
-        for text in remarks(lacking):
-            emit(Notice(text))
+        keep = () if options.table.group is None else (options.table.group,)
+        yield partial(table.read_blocks, columns=columns, keep=keep, opener=opener), columns
 
 
 def read_files(
@@ -305,21 +275,12 @@ def read_files(
     with (
         weights or nullcontext(),
         reader_of(paths, options, threads, tmpdir) as (read, columns),
-        closing(
-            labelled_blocks(
-                paths,
-                read,
-                labels,
-                weights,
-                labels=options.labels,
-                zero_based=options.zero_based,
-                unlabelled=options.any_label,
-                threads=threads,
-            )
-        ) as blocks,
+        closing(labelled_blocks(paths, read, labels, options, weights, threads=threads)) as blocks,
     ):
         for chunk in first_pass.chunks(blocks):
             keep(chunk)
+    for text in remarks(first_pass.lacking):
+        emit(Notice(text))
     if not first_pass.n:
         problem = "expected a row, found an empty file"
         if first_pass.zero_weights:

@@ -12,6 +12,7 @@ from randsvm.data.svmlight import (
     PIECE_SIZE,
     LineTooLongError,
     ParsedRows,
+    ParseOptions,
     parse_piece,
     pieces,
 )
@@ -87,7 +88,7 @@ class RowWeights:
             texts = pieces(stream, self.path, lambda: PIECE_SIZE, PIECE_SIZE, _check)
             try:
                 for text in texts:
-                    block, lines, fault = parse_piece(text, labels="number")
+                    block, lines, fault = parse_piece(text, ParseOptions(labels="number"))
                     others = block.nonzeros or block.queries or block.weights is not None
                     if fault or others or not in_range(block.y).all():
                         raise self._first_error(text, line)

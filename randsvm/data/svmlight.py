@@ -10,6 +10,7 @@ import os
 import re
 import stat
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import field, replace
@@ -22,8 +23,8 @@ import numpy as np
 import randsvm.data._svmlight as _svmlight
 from randsvm import files
 from randsvm.arrays import FEATURES, CsrMatrix
-from randsvm.data.chunks import RawChunk, as_stored
-from randsvm.data.columns import format_hint
+from randsvm.data.chunks import CHUNK_NONZEROS, CHUNK_ROWS, RawChunk, as_stored
+from randsvm.data.columns import TableOptions, format_hint
 from randsvm.decimals import NUMBER
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
 from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, silent
@@ -65,6 +66,29 @@ class Spelling(NamedTuple):
     column: int
 
 
+@record
+class ParseOptions:
+    """The options that change what is parsed, and how D is cut into chunks.
+
+    labels: what labels are. any_label: every label is allowed, also `?`; see LabelTable.
+    has_row_numbers: rows are those of a precomputed kernel and begin with 0:number, which needs
+    zero_based. float64: values are float64 in any case. row_weights: the name of a file of weights,
+    one for each row. table: how a table is read; None: the format is svmlight. groups: whether the
+    groups of rows are kept: their qids in svmlight, which every row must have.
+    """
+
+    labels: Labels = "class"
+    zero_based: bool = False
+    any_label: bool = False
+    has_row_numbers: bool = False
+    float64: bool = False
+    chunk_rows: int = CHUNK_ROWS
+    chunk_nonzeros: int = CHUNK_NONZEROS
+    row_weights: str | None = None
+    table: TableOptions | None = None
+    groups: bool = False
+
+
 # The codes of labels that are numbers.
 NO_CODES: np.ndarray = np.empty(0, np.int32)
 
@@ -86,6 +110,7 @@ class ParsedRows(RawChunk):
     keys : for each row of a table, the text of its kept columns: those of --keep, or that of the
     groups; None: no column is kept
     groups : (m,) int64, equal for rows of one qid; None: qids are ignored
+    lacking : what the features of a table lack, for `remarks`
     """
 
     features: np.ndarray
@@ -95,6 +120,7 @@ class ParsedRows(RawChunk):
     number: Spelling | None = None
     keys: list[str] | None = None
     groups: np.ndarray | None = None
+    lacking: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def without_zero_weights(self) -> ParsedRows:
         """Return the block without its rows of weight 0.
@@ -123,13 +149,11 @@ Piece: TypeAlias = tuple[ParsedRows, int, "Fault | None"]
 
 def read_blocks(
     path: str,
+    options: ParseOptions,
     *,
-    unlabelled: bool = False,
     threads: int = 1,
     watch: Watch = silent,
-    block_size: int = BLOCK_SIZE,
     prompt: bool = False,
-    **dialect: Any,
 ) -> Generator[ParsedRows, None, None]:
     """Yield the rows of a file (`-`: standard input) in order, parsed by this number of threads.
 
@@ -139,15 +163,14 @@ def read_blocks(
     of an earlier line instead. The label of the bad line itself is checked first, too: its spelling
     is in the last block, which may have no rows.
     prompt: yield the rows of a pipe as they arrive, parsed by this thread, not when a block is
-    full. unlabelled, dialect: see parse_piece.
+    full.
     """
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream, ThreadPool(threads) as pool:
-        size = min(block_size, LONGEST_LINE)
+        size = min(BLOCK_SIZE, LONGEST_LINE)
         texts = pieces(stream, path, lambda: size, LONGEST_LINE, watch, prompt)
-        dialect["unlabelled"] = unlabelled
-        parse: Callable[..., Piece] = partial(parse_piece, **dialect)
+        parse: Callable[..., Piece] = partial(parse_piece, options=options)
         # An error of reading is raised only after the rows before it were parsed, whose own errors
         # come first.
         in_threads = pool.map_in_order(parse, texts, threads)
@@ -158,19 +181,16 @@ def read_blocks(
                         yield in_file(block, line)
                     if fault:
                         is_first = line == fault[0] == 1
-                        hint = format_hint(path) if is_first and not unlabelled else ""
+                        hint = format_hint(path) if is_first and not options.any_label else ""
                         raise data_error(name, fault, line, hint)
                     line += lines
             except LineTooLongError as error:
                 raise DataError(name, line, 1, str(error)) from None
 
 
-def parse(text: bytes, *, name: str, first_line: int = 1, **dialect: Any) -> ParsedRows:
-    """Return the rows of complete lines in memory.
-
-    name, first_line: for DataError. dialect: see parse_piece.
-    """
-    block, _, fault = parse_piece(text + PADDING, **dialect)
+def parse(text: bytes, options: ParseOptions, name: str, first_line: int = 1) -> ParsedRows:
+    """Return the rows of complete lines in memory. name, first_line: for DataError."""
+    block, _, fault = parse_piece(text + PADDING, options)
     if fault:
         raise data_error(name, fault, first_line)
     return in_file(block, first_line)
@@ -310,35 +330,25 @@ class _Position:
         raise TransferError(f"reading {files.display_name(path)}: it {what}")
 
 
-def parse_piece(
-    text: bytes | np.ndarray,
-    *,
-    labels: Labels,
-    zero_based: bool = False,
-    unlabelled: bool = False,
-    has_row_numbers: bool = False,
-    float64: bool = False,
-    groups: bool = False,
-) -> Piece:
+def parse_piece(text: bytes | np.ndarray, options: ParseOptions) -> Piece:
     """Return the rows before the first fault, the number of their lines, and the fault.
 
     Positions count from the first line of the piece. text: complete lines and PADDING.
-    unlabelled: `?` is a label. has_row_numbers: every row begins with 0:number, which needs
-    zero_based. float64: values are float64 in any case. groups: every row has a qid, which is kept.
     """
+    labels, zero_based, numbered = options.labels, options.zero_based, options.has_row_numbers
     newlines, colons = _svmlight.count(text)
     codes, y = np.empty(newlines * (labels == "class"), np.int32), np.full(newlines, np.nan)
     indptr = np.empty(newlines + 1, np.int64)
     indices = np.empty(colons, np.int32)
     values: np.ndarray = np.empty(colons)
-    queries = np.empty(newlines, np.int64) if groups else None
+    queries = np.empty(newlines, np.int64) if options.groups else None
     rows = _svmlight.Rows()
     rows.parse(
-        text, LARGEST[labels], zero_based, unlabelled, has_row_numbers, codes, y, indptr, indices,
+        text, LARGEST[labels], zero_based, options.any_label, numbered, codes, y, indptr, indices,
         values, queries,
     )  # fmt: skip
     indices, values = indices[: rows.entries], values[: rows.entries]
-    if not float64:
+    if not options.float64:
         values = values.astype(np.float32) if rows.few_digits else as_stored(values)
     block = ParsedRows(
         CsrMatrix(values, indices, indptr[: rows.rows + 1], (rows.rows, FEATURES)),
@@ -351,9 +361,7 @@ def parse_piece(
         ],
         queries=rows.queries,
         number=(
-            Spelling(str(rows.number), rows.number_line, rows.number_column)
-            if has_row_numbers
-            else None
+            Spelling(str(rows.number), rows.number_line, rows.number_column) if numbered else None
         ),
         groups=None if queries is None else queries[: rows.rows],
     )

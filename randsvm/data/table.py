@@ -42,7 +42,6 @@ from randsvm.data.columns import (
     UNSEEN,
     Column,
     Columns,
-    Format,
     Frame,
     TableOptions,
     fields_of,
@@ -55,9 +54,9 @@ from randsvm.data.svmlight import (
     NEWLINE,
     PADDING,
     UNLABELLED,
-    Labels,
     LineTooLongError,
     ParsedRows,
+    ParseOptions,
     Spelling,
     in_file,
     pieces,
@@ -477,25 +476,19 @@ def open_source(path: str) -> AbstractContextManager[Any]:
 @contextmanager
 def _opened(
     path: str,
-    format_: Format,
-    delimiter: str,
-    header: bool,
+    options: TableOptions,
     opener: Opener,
     watch: Watch,
-    block_size: int,
 ) -> Iterator[_Table]:
-    """Open a table and read the names of its columns. delimiter : see TableOptions
-
-    Raises DataError.
-    """
+    """Open a table and read the names of its columns. Raises DataError."""
     with ExitStack() as stack:
         stream = stack.enter_context(opener(path))
         if isinstance(path, Frame):
             is_copy = hasattr(stream, "seek")
             yield _frame(path, stream if is_copy else _arrow_rows(path, stream), watch)
             return
-        if format_ != "parquet":
-            yield _delimited(path, format_, delimiter, header, stream, watch, block_size)
+        if options.format != "parquet":
+            yield _delimited(path, stream, options, watch)
             return
         if not (hasattr(stream, "raw") and stream.seekable()):
             # The names of the columns are at the end of the file, which a decompressor reaches only
@@ -671,23 +664,15 @@ def _parquet_errors(name: str) -> Iterator[None]:
         raise ContentError(f"{name}: {problem}{format_hint(name, 'parquet')}") from None
 
 
-def _delimited(
-    path: str,
-    format_: Format,
-    delimiter: str,
-    header: bool,
-    stream: BinaryIO,
-    watch: Watch,
-    block_size: int,
-) -> _Table:
+def _delimited(path: str, stream: BinaryIO, options: TableOptions, watch: Watch) -> _Table:
     """Return the table of a text. Its first row has the names, or as many fields as the others."""
-    name, delimiter = files.display_name(path), delimiter or DELIMITERS[format_]
-    size = max(1, block_size // NARROW)
+    name, header, usual = files.display_name(path), options.header, DELIMITERS[options.format]
+    delimiter, size = options.delimiter or usual, max(1, BLOCK_SIZE // NARROW)
 
     def ends(text: np.ndarray, size: int) -> int:
         nonlocal delimiter
         if delimiter == AUTO and (text[:size] == NEWLINE).sum() > 1:
-            delimiter = _likely_delimiter(text[:size], DELIMITERS[format_])
+            delimiter = _likely_delimiter(text[:size], usual)
         return 0 if delimiter == AUTO else end_of_records(text, size, ord(delimiter))
 
     texts = pieces(stream, path, lambda: size, LONGEST_ROW, watch, end_of_records=ends)
@@ -696,30 +681,27 @@ def _delimited(
     if len(first) <= len(PADDING):
         raise DataError(name, 1, 1, "expected a row, found an empty file")
     if delimiter == AUTO:
-        delimiter = _likely_delimiter(first, DELIMITERS[format_])
-    other_format = format_hint(path, format_)
-    fields, row = _first_record(first, delimiter, name, other_format)
-    size = min(max(size, WIDE_ROWS * len(",".join(fields))), block_size)
+        delimiter = _likely_delimiter(first, usual)
+    fields, row = _first_record(first, delimiter, name, format_hint(path, options.format))
+    size = min(max(size, WIDE_ROWS * len(",".join(fields))), BLOCK_SIZE)
     names = fields if header else [str(i + 1) for i in range(len(fields))]
     other = _likely_delimiter(first[: -len(PADDING)], delimiter)
     hint = "--no-header if the first line is a row" * header
     if other != delimiter:
         hint = f"{_option(other)} if it divides the fields"
     if IS_SVMLIGHT.match(first.tobytes()):
-        hint = f"the rows are svmlight, such as those of --keep-rows: give the {format_} table"
+        rows = "svmlight, such as those of --keep-rows"
+        hint = f"the rows are {rows}: give the {options.format} table"
 
     def batches(places: Sequence[int]) -> Iterator[Callable[[], _Batch]]:
         own_names = list(map(str, range(len(names))))
         included = [own_names[place] for place in places]
         parse = partial(
             _parsed,
-            name=name,
-            names=names,
-            places=places,
-            delimiter=delimiter,
-            hint=f" ({hint})" * (other != delimiter),
+            table,
+            places,
             named=pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=LONGEST_ROW + block_size, column_names=own_names
+                use_threads=False, block_size=LONGEST_ROW + BLOCK_SIZE, column_names=own_names
             ),
             strings=pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(included, pyarrow.string()),
@@ -732,20 +714,20 @@ def _delimited(
         with _long_rows(name):
             for text in chain([first], texts):
                 if len(text) > len(PADDING):
-                    yield partial(parse, text, skipped)
+                    yield partial(parse, text=text, skipped=skipped)
                 skipped = 0
 
-    kinds = [pyarrow.string()] * len(names)
-    return _Table(
+    table = _Table(
         name,
         names,
-        kinds,
+        [pyarrow.string()] * len(names),
         batches,
         row + int(header),
         hint,
         delimiter=delimiter,
         is_other_likely=other != delimiter,
     )
+    return table
 
 
 def _option(delimiter: str) -> str:
@@ -789,19 +771,18 @@ def _first_record(text: np.ndarray, delimiter: str, name: str, hint: str) -> tup
 
 
 def _parsed(
-    text: np.ndarray,
-    skipped: int,
-    *,
-    name: str,
-    names: Sequence[str],
+    table: _Table,
     places: Sequence[int],
-    delimiter: str,
-    hint: str,
+    *,
     named: Any,
     strings: Any,
+    text: np.ndarray,
+    skipped: int,
 ) -> _Batch:
     """Return some columns of whole records, as strings. skipped : the rows to leave out"""
     faults: list[_Fault] = []
+    names, delimiter = table.names, table.delimiter
+    hint = f" ({table.hint})" * table.is_other_likely
 
     def refuse(row: Any) -> str:
         problem = f"expected {row.expected_columns} fields, found {row.actual_columns}{hint}"
@@ -818,7 +799,7 @@ def _parsed(
     except pyarrow.ArrowInvalid as error:
         place = re.search(r"column #(\d+): Row #(\d+): .*UTF8", str(error))
         if place is None:
-            raise ContentError(f"{name}: {error}") from None
+            raise ContentError(f"{table.name}: {error}") from None
         column, row = int(place[1]), int(place[2]) - 1 - skipped
         problem = f"expected UTF-8 in column {quoted(names[column])}{ICONV}"
         return _Batch(0, no_rows, names, [(row, column, problem)])
@@ -952,8 +933,6 @@ def learn(
     options: TableOptions,
     threads: int,
     opener: Opener,
-    *,
-    block_size: int = BLOCK_SIZE,
 ) -> Columns:
     """Return the columns of files with the same columns. Raises DataError.
 
@@ -965,8 +944,7 @@ def learn(
     learnt: dict[str, _Learnt] = {}
     labels, left_out, of_index, rows, first = list[int](), list[int](), list[str](), 0, None
     for path, watch in paths:
-        how = options.format, options.delimiter, options.header
-        with _opened(path, *how, opener, watch, block_size) as table:
+        with _opened(path, options, opener, watch) as table:
             # A number stands for a column of each file: those of all files have one name.
             labels = table.places([options.label], "--label-column")
             ignored = table.places(fields_of(options.ignored), "--ignore-columns")
@@ -1086,44 +1064,39 @@ def _first_rows(batch: _Batch, place: int, rows: np.ndarray | None = None) -> li
 class _Rows:
     """Makes rows with the features of a training from the columns of a table.
 
-    columns : of the training; keep : names of the columns of `ParsedRows.keys`. labels, zero_based,
-    unlabelled, float64: see `read_blocks`
+    columns : of the training; keep : names of the columns of `ParsedRows.keys`; exact_keys : see
+    `read_blocks`
     """
 
     def __init__(
         self,
         table: _Table,
         columns: Columns,
-        *,
-        labels: Labels,
-        zero_based: bool,
-        unlabelled: bool,
-        float64: bool,
+        options: ParseOptions,
         keep: Sequence[str],
         exact_keys: bool,
     ) -> None:
-        self.labels, self.unlabelled, self.float64 = labels, unlabelled, float64
+        self.options, self.exact_keys = options, exact_keys
         self.columns, self.missing = columns.columns, _in_table(columns.missing, table)
         self.fill, self.delimiter = columns.fill, columns.separator
-        self.exact_keys = exact_keys
-        self.starts = [start for _, start in columns.with_starts(zero_based)]
+        starts = list(columns.with_starts(options.zero_based))
+        self.starts = [start for _, start in starts]
         names = [column.name for column in columns.columns]
         self.features, self.kept = table.places(names), table.places(keep, "--keep")
         # The position of the label; None if there is none.
-        is_named = columns.label in table.names or (columns.label is not None and not unlabelled)
+        is_named = columns.label in table.names or (
+            columns.label is not None and not options.any_label
+        )
         self.label = table.places([columns.label])[0] if is_named else None
         own = [*self.features, *([] if self.label is None else [self.label])]
         table.check({*names, *keep}, own, self.kept)
         self.places = [*own, *self.kept]
-        self.positions = [
-            _positions(column.categories or (), start)
-            for column, start in columns.with_starts(zero_based)
-        ]
+        self.positions = [_positions(column.categories or (), start) for column, start in starts]
 
-    def block(self, batch: _Batch) -> tuple[ParsedRows, Counter[tuple[str, str]]]:
-        """Return the rows of a batch before its first fault, and what their features lack.
+    def block(self, batch: _Batch) -> ParsedRows:
+        """Return the rows of a batch before its first fault.
 
-        Lines of spellings count from the first row. The counter is one for `remarks`.
+        Lines of spellings count from the first row. `lacking` counts all rows of the batch.
         """
         indices, values, lacking = self._features(batch)
         codes, y, spellings = self._labels(batch)
@@ -1132,8 +1105,8 @@ class _Rows:
         mask = values[:rows] != 0
         indices, stored = indices[:rows][mask], values[:rows][mask]
         starts = np.append(0, np.cumsum(mask.sum(axis=1)))
-        stored = stored if self.float64 else as_stored(stored)
-        block = ParsedRows(
+        stored = stored if self.options.float64 else as_stored(stored)
+        return ParsedRows(
             CsrMatrix(stored, indices, starts, (rows, FEATURES)),
             y[:rows],
             None,
@@ -1141,8 +1114,8 @@ class _Rows:
             codes=codes[:rows],
             spellings=[one for one in spellings if one.line <= rows],
             keys=None if keys is None else keys[:rows],
+            lacking=lacking,
         )
-        return block, lacking
 
     def _features(self, batch: _Batch) -> tuple[np.ndarray, np.ndarray, Counter[tuple[str, str]]]:
         """Return the indices and values of all features, (m, columns), and what they lack."""
@@ -1193,12 +1166,12 @@ class _Rows:
         place, no_codes, y = self.label, np.empty(0, np.int32), np.full(batch.rows, np.nan)
         if place is None:
             return np.zeros(batch.rows, np.int32), y, [Spelling(UNLABELLED, 1, 1)]
-        if self.labels == "number":
+        if self.options.labels == "number":
             (y,) = batch.numbers([place], self.missing)
-            self._without_number(batch, place, y, "a label", self.unlabelled)
+            self._without_number(batch, place, y, "a label", self.options.any_label)
             return no_codes, y, []
         codes, texts = batch.texts(place)
-        if not self.unlabelled:
+        if not self.options.any_label:
             batch.refuse(place, np.array([not text for text in texts])[codes], "a label")
             has_end = np.array([not {"\n", "\r"}.isdisjoint(text) for text in texts])[codes]
             batch.refuse(place, has_end, "a label without line ends")
@@ -1240,55 +1213,34 @@ def _position(positions: dict[str, int], text: str) -> int:
 
 def read_blocks(
     path: str,
-    columns: Columns,
+    options: ParseOptions,
     *,
-    labels: Labels,
-    zero_based: bool = False,
-    unlabelled: bool = False,
-    float64: bool = False,
+    columns: Columns,
     threads: int = 1,
     watch: Watch = silent,
-    block_size: int = BLOCK_SIZE,
     keep: Sequence[str] = (),
     exact_keys: bool = False,
-    lacking: Counter[tuple[str, str]] | None = None,
     opener: Opener = open_source,
-    no_header: bool = False,
-    delimiter: str = "",
 ) -> Generator[ParsedRows, None, None]:
     """Yield the rows of a table in order, converted by this number of threads.
 
-    The columns may have another order than in `columns`, and others may be among them. unlabelled:
-    the label may be missing. keep: names of columns whose text `ParsedRows.keys` holds; exact_keys:
-    with blanks, and with "" for an empty text that is not NULL. lacking: counts what features lack,
-    for `remarks`. no_header: the first line is a row, and
-    the names follow from `columns`. delimiter: see TableOptions; empty: that of `columns`. Memory
-    and errors are those of svmlight.read_blocks.
+    The columns may have another order than in `columns`, and others may be among them. Where the
+    table has no header, unlike that of `columns`, its names follow from `columns`. keep: names of
+    columns whose text `ParsedRows.keys` holds; exact_keys: with blanks, and with "" for an empty
+    text that is not NULL. Memory and errors are those of svmlight.read_blocks.
     """
-    header = columns.header and not no_header
-    how = columns.format, delimiter or columns.separator, header
-    with _opened(path, *how, opener, watch, block_size) as table:
-        if no_header and columns.header:
+    assert options.table is not None, "the rows are those of a table"
+    with _opened(path, options.table, opener, watch) as table:
+        if columns.header and not options.table.header:
             layouts = columns.names_without_header()
             if len(table.names) not in layouts:
                 widths = " or ".join(f"{width} ({words})" for width, (_, words) in layouts.items())
                 where = f"in a file without a header, found {len(table.names)}"
                 raise table.refused(f"expected {widths} fields {where}", table.hint)
             table.names[:] = layouts[len(table.names)][0]
-        rows = _Rows(
-            table,
-            columns,
-            labels=labels,
-            zero_based=zero_based,
-            unlabelled=unlabelled,
-            float64=float64,
-            keep=keep,
-            exact_keys=exact_keys,
-        )
+        rows = _Rows(table, columns, options, keep, exact_keys)
         with closing(table.scan(rows.places, rows.block, threads)) as blocks:
-            for row, (block, others) in blocks:
-                if lacking is not None:
-                    lacking.update(others)
+            for row, block in blocks:
                 yield in_file(block, row)
 
 
@@ -1298,7 +1250,6 @@ def parts_of(rows: Any, columns: Columns, zero_based: bool) -> Iterator[CsrMatri
     Their features are those of `columns`; other columns are ignored. Raises DataError for a
     missing column and for a value that has no features.
     """
-    blocks = read_blocks(
-        Frame(rows), columns, labels="class", zero_based=zero_based, unlabelled=True, float64=True
-    )
-    return (block.X for block in blocks)
+    how = TableOptions(columns.format, header=columns.header)
+    options = ParseOptions(zero_based=zero_based, any_label=True, float64=True, table=how)
+    return (block.X for block in read_blocks(Frame(rows), options, columns=columns))

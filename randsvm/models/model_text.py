@@ -25,7 +25,7 @@ from randsvm.data import svmlight
 from randsvm.data.columns import Columns
 from randsvm.data.labels import label_values
 from randsvm.data.scaling import Scaling
-from randsvm.data.svmlight import ParsedRows
+from randsvm.data.svmlight import ParsedRows, ParseOptions
 from randsvm.decimals import is_number, shortest
 from randsvm.errors import ModelError, ParameterError, RandsvmError, quoted
 from randsvm.models.decisions import NonconformityScores
@@ -444,14 +444,8 @@ class Header:
         # row is parsed as its label.
         short = len(first)
         if short == count:
-            block = svmlight.parse(
-                rest,
-                name=self.name,
-                labels="coefficient",
-                zero_based=True,
-                float64=True,
-                first_line=line,
-            )
+            options = ParseOptions(labels="coefficient", zero_based=True, float64=True)
+            block = svmlight.parse(rest, options, self.name, line)
             if len(block.y) == count:
                 return np.column_stack([first, block.y])[:, :columns], block
             short = next(n for n, words in enumerate(rest.split(b"\n")) if not words.strip())

@@ -13,11 +13,11 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data import svmlight
-from randsvm.data.columns import Format, Frame, fields_of, remarks
+from randsvm.data.columns import Format, Frame, TableOptions, fields_of, remarks
 from randsvm.data.labels import LabelTable, label_values
 from randsvm.data.reading import Reader, labelled_blocks
 from randsvm.data.row_weights import RowWeights
-from randsvm.data.svmlight import ParsedRows
+from randsvm.data.svmlight import ParsedRows, ParseOptions
 from randsvm.decimals import NUMBER
 from randsvm.events import Notice, Watch, emit, silent
 from randsvm.models.model import Model
@@ -85,11 +85,13 @@ class RowFiles:
         self.kept = [] if params.keep is None else fields_of(params.keep)
         # What features of a table lack, for `remarks`.
         self.lacking: Counter[tuple[str, str]] = Counter()
-        self.columns = None
+        self.columns, how = None, None
         is_query = isinstance(paths[0], Frame)
         if format_ != "svmlight" and model.columns is not None:
             own_format = "parquet" if is_query else cast("Format", format_ or model.columns.format)
             own = model.columns.delimiter if own_format == model.columns.format else ""
+            header = model.columns.header and not params.no_header
+            how = TableOptions(own_format, header=header, delimiter=delimiter or own)
             own = own if delimiter in (None, AUTO) else delimiter
             self.columns = replace(model.columns, format=own_format, delimiter=own)
         require(
@@ -104,11 +106,15 @@ class RowFiles:
         is_text = self.columns is not None and self.columns.format != "parquet"
         require(not params.no_header or is_text, "--no-header is for CSV and TSV files")
         require(delimiter is None or is_text, "--delimiter is for CSV and TSV files")
-        self.read: Reader = partial(
-            svmlight.read_blocks,
-            prompt=prompt,
+        self.options = ParseOptions(
+            labels="number" if model.is_regression else "class",
+            zero_based=model.zero_based,
+            any_label=not training or model.is_one_class,
             has_row_numbers=training and model.has_row_numbers,
+            float64=True,
+            table=how,
         )
+        self.read: Reader = partial(svmlight.read_blocks, prompt=prompt)
         if self.columns is not None:
             # Imported here because few runs read tables.
             from randsvm.data import table
@@ -118,9 +124,6 @@ class RowFiles:
                 columns=self.columns,
                 keep=self.kept,
                 exact_keys=is_query,
-                lacking=self.lacking,
-                no_header=params.no_header,
-                delimiter=delimiter or "",
             )
 
     @property
@@ -134,20 +137,17 @@ class RowFiles:
         ParsedRows.y : (m,) float64, class indices or targets, nan without a label;
         ParsedRows.weights : (m,) float64.
         """
-        model = self.model
         with self.row_weights or nullcontext():
             for block in labelled_blocks(
                 self.paths,
                 self.read,
                 self.labels,
+                self.options,
                 self.row_weights,
                 watch,
-                labels="number" if model.is_regression else "class",
-                zero_based=model.zero_based,
-                unlabelled=not self.training or model.is_one_class,
-                float64=True,
-                threads=jobs,
+                jobs,
             ):
+                self.lacking.update(block.lacking)
                 rows = block.without_zero_weights() if self.training else block
                 weights = np.ones(len(rows)) if rows.weights is None else rows.weights
                 self.weighted = self.weighted or bool((weights != 1).any())

@@ -15,7 +15,7 @@ from randsvm.arrays import CsrMatrix, find_columns
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset
 from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import ParseOptions
+from randsvm.data.svmlight import ParseOptions
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Watch, emit, listening, silent
 from randsvm.models.certification import certify_kernel, claimed_gap, remark_on_options

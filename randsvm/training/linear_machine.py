@@ -29,8 +29,8 @@ from randsvm.data.chunks import RawChunk
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset, Source
 from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
+from randsvm.data.svmlight import ParseOptions
 from randsvm.decimals import label_value
 from randsvm.errors import (
     ContentError,

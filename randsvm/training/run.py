@@ -28,7 +28,7 @@ from randsvm.data.dataset import Dataset, Source, fitted_scaling, statistics_of
 from randsvm.data.in_memory import Arrays
 from randsvm.data.kept_rows import write_rows
 from randsvm.data.labels import label_values
-from randsvm.data.reading import ParseOptions
+from randsvm.data.svmlight import ParseOptions
 from randsvm.errors import (
     ClusterError,
     DataError,

@@ -36,7 +36,7 @@ def clocked(name: str) -> Iterator[None]:
 def read(path: str) -> None:
     """With our reader, in one thread; prints what was read, and the seconds without imports."""
     from randsvm.data.dataset import load
-    from randsvm.data.reading import ParseOptions
+    from randsvm.data.svmlight import ParseOptions
     from randsvm.parameters.run import Resources
 
     with clocked("seconds"):

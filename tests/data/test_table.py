@@ -452,7 +452,7 @@ def test_what_the_csv_module_writes_is_read(
         assert np.array_equal(matrix(D, expected.shape[1]), expected.astype(np.float32))
         assert [D.summary.labels[int(code)] for code in D.labels()] == labels
         # The same rows in small blocks, which cut quoted fields and line ends anywhere.
-        blocks = table_blocks(path, D, block_size=2400, float64=True)
+        blocks = table_blocks(path, D, block_size=2400)
     assert sum(map(len, blocks)) == n
     values = np.concatenate([block.values for block in blocks])
     assert np.array_equal(values, expected[expected != 0])

@@ -27,7 +27,7 @@ from scipy import sparse
 from randsvm.arrays import squared_norms
 from randsvm.data import dataset, svmlight
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions
+from randsvm.data.svmlight import ParseOptions
 from randsvm.errors import DataError, ModelError, ParameterError
 from randsvm.files import encoded
 from randsvm.models import libsvm_format, linear_model
@@ -140,12 +140,13 @@ def check_text(content: bytes, chance: random.Random) -> str:
         "zero_based": chance.random() < 0.3,
         "unlabelled": chance.random() < 0.5,
     }
+    parse_options = ParseOptions(options["labels"], options["zero_based"], options["unlabelled"])
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         expected = reference.parse(content, **options)
     except reference.BadTokenError as bad:
-        return _refused_at(content, options, bad.place)
-    block = svmlight.parse(content, name="file", **options)
+        return _refused_at(content, parse_options, bad.place)
+    block = svmlight.parse(content, parse_options, "file")
     # A float32 stands for its shortest decimal number.
     values = [float(str(value)) for value in block.X.data]
     pairs = zip(block.X.indices.tolist(), values, strict=True)
@@ -168,9 +169,9 @@ def check_text(content: bytes, chance: random.Random) -> str:
     return "accepted"
 
 
-def _refused_at(content: bytes, options: dict[str, Any], place: tuple[int, int]) -> str:
+def _refused_at(content: bytes, options: ParseOptions, place: tuple[int, int]) -> str:
     try:
-        svmlight.parse(content, name="file", **options)
+        svmlight.parse(content, options, "file")
     except DataError as error:
         assert PLACED.fullmatch(str(error)), error
         assert str(error).startswith(f"file:{place[0]}:{place[1]}: ")

@@ -25,10 +25,10 @@ from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import LabelTable
 from randsvm.data.points import Points
-from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.data.scaling import NonzeroStatistics, Scaling, Statistics
 from randsvm.data.shard_executor import Executor, Shard, StateCell
+from randsvm.data.svmlight import ParseOptions
 from randsvm.errors import SpillError
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
@@ -172,19 +172,30 @@ class Block:
 
 def parse(text: bytes, labels: Any = "class", *, name: str = "a.svm", **options: Any) -> Any:
     """Return the block of rows of a text."""
-    return Block(svmlight.parse(text, name=name, labels=labels, **options))
+    return Block(svmlight.parse(text, ParseOptions(labels, **options), name))
 
 
 def groups_of(text: bytes) -> np.ndarray:
     """Return the group of each row of a text, (m,) int64: its qid modulo 2^64."""
-    block, _, fault = svmlight.parse_piece(text + svmlight.PADDING, labels="class", groups=True)
+    block, _, fault = svmlight.parse_piece(text + svmlight.PADDING, ParseOptions(groups=True))
     assert fault is None and block.groups is not None
     return block.groups
 
 
-def read_blocks(path: object, labels: Any = "class", **options: Any) -> Iterator[Any]:
-    """Yield the blocks of rows of a file."""
-    return map(Block, svmlight.read_blocks(str(path), labels=labels, **options))
+def read_blocks(
+    path: object,
+    labels: Any = "class",
+    *,
+    threads: int = 1,
+    block_size: int | None = None,
+    **options: Any,
+) -> Iterator[Any]:
+    """Yield the blocks of rows of a file. options: fields of ParseOptions"""
+    with pytest.MonkeyPatch.context() as patch:
+        if block_size is not None:
+            patch.setattr(svmlight, "BLOCK_SIZE", block_size)
+        rows = svmlight.read_blocks(str(path), ParseOptions(labels, **options), threads=threads)
+        yield from map(Block, rows)
 
 
 def write_svmlight(
@@ -213,11 +224,15 @@ def exact_sums(values: np.ndarray) -> list[Fraction]:
     return [Fraction(one, 1 << table.EXPONENT) for one in table.exact_sums(values)]
 
 
-def table_blocks(path: Path, D: Dataset, **options: Any) -> list[Any]:
-    """Return the blocks of a table that has the columns of D."""
-    assert D.summary.columns is not None
-    rows = table.read_blocks(str(path), D.summary.columns, labels="class", **options)
-    return list(map(Block, rows))
+def table_blocks(path: Path, D: Dataset, block_size: int) -> list[Any]:
+    """Return the blocks of a table that has the columns of D; values are float64."""
+    columns = D.summary.columns
+    assert columns is not None
+    how = TableOptions(columns.format, header=columns.header)
+    options = ParseOptions(float64=True, table=how)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "BLOCK_SIZE", block_size)
+        return list(map(Block, table.read_blocks(str(path), options, columns=columns)))
 
 
 # ---- chunks and states of shards --------------------------------------------------------------

@@ -13,8 +13,8 @@ from rows import two_classes
 from randsvm.data import dataset
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset
-from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
+from randsvm.data.svmlight import ParseOptions
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Problem
 from randsvm.svm.scan import Scan

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from randsvm.data import svmlight, table
-from randsvm.data.reading import ParseOptions
+from randsvm.data.svmlight import ParseOptions
 from randsvm.training import run
 
 # Each size, and the constants of the package that hold it.
 CONSTANTS = {
     "averaged_chunks": ["algorithms.sgd.GROUP_CHUNKS"],
     "batch_rows": ["data.batches.BATCH_ROWS"],
+    "block_bytes": ["data.svmlight.BLOCK_SIZE"],
     "breakpoints": ["svm.offset.MAX_BREAKPOINTS"],
     "audit_share_of_tolerance": ["svm.running_values.MAX_ERROR_OF_TOLERANCE"],
     "audit_share_of_violation": ["svm.running_values.MAX_ERROR_OF_VIOLATION"],
@@ -51,11 +51,7 @@ CONSTANTS = {
     "silence_seconds": ["cluster.workers.SILENCE_SECONDS"],
     "sparse_features": ["kernels.layouts.MIN_FEATURES"],
     "split_rows": ["svm.blocks.MIN_SPLIT_ROWS"],
-}
-# Functions with the argument block_size.
-READERS: dict[str, list[Any]] = {
-    "block_bytes": [svmlight.read_blocks],
-    "table_block_bytes": [table.learn, table.read_blocks],
+    "table_block_bytes": ["data.table.BLOCK_SIZE"],
 }
 
 # Data sets are read in several blocks of text, and in shards of 20 rows.
@@ -71,9 +67,6 @@ def change_sizes(patch: pytest.MonkeyPatch, **sizes: Any) -> None:
     for name, size in sizes.items():
         if name == "chunk_rows":
             patch.setattr(run, "ParseOptions", partial(ParseOptions, chunk_rows=size))
-        elif name in READERS:
-            for reader in READERS[name]:
-                patch.setitem(reader.__kwdefaults__, "block_size", size)
         else:
             for constant in CONSTANTS[name]:
                 patch.setattr(f"randsvm.{constant}", size)
