@@ -75,7 +75,7 @@ PROBLEM: dict[str, Any] = {
 # [8] The arrays of a machine in a transcript, and their kinds.
 ARRAYS = {"rows": "<i8", "beta": "<f8", "v": "<f8", "v_error": "<f8", "u": "<f4", "error": "<f4"}
 ARRAYS |= {"exact": "<i8", "exact_u": "<f8", "exact_error": "<f8"}
-OF_TABLE = "only the unchanged file of randsvm-train --keep-rows decides on a model of a table"
+OF_TABLE = "only the unchanged file from randsvm-train --keep-rows can settle this"
 FAULTS = ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
 
 

@@ -41,7 +41,7 @@ class Waiting:
 
 
 class Underway:
-    """A training that begins: its listener may ask for the model so far, and may end it.
+    """A training run that begins: its listener may ask for the model so far, and may end it.
 
     Both functions may be called while the listener has an event, until the training ends. The event
     is in no log.
@@ -74,7 +74,7 @@ class Unwritten(NamedTuple):
     problem: str  # The output, and the reason that the system gives
 
 
-# ---- every training ---------------------------------------------------------------------------
+# ---- every training run -----------------------------------------------------------------------
 
 
 class Started(NamedTuple):
@@ -223,11 +223,11 @@ class Updated(NamedTuple):
     errors: float | None  # Share of wrong labels among the same predictions; None for a regression
 
 
-# ---- the end of every training -----------------------------------------------------------------
+# ---- the end of every training run -------------------------------------------------------------
 
 
 class Trained(NamedTuple):
-    """The end of a training.
+    """The end of a training run.
 
     primal, dual and gap belong to the model as written. If the training has several problems, P and
     D are sums over the problems, and the gap is computed from these sums.

@@ -1,4 +1,4 @@
-"""Write one self-contained HTML page about a training: for mail, or the folder of a nightly job.
+"""Write one self-contained HTML page about a training run: for mail, or a folder of nightly jobs.
 
 The page needs no network and no script. Its pictures are SVG in the page, in the colours of its
 text, so that it is readable on dark and light screens and on paper.
@@ -48,7 +48,7 @@ def text(value: object) -> str:
 def training_page(
     records: Sequence[Record], model: str | None = None, data: str | None = None
 ) -> str:
-    """Return the page of a training.
+    """Return the page of a training run.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ def training_page(
     Raises
     ------
     ContentError
-        If the records are not those of a training that ended.
+        If the records are not those of a training run that ended.
     """
     end = records[-1] if records else {}
     if end.get("event") not in ("trained", "failed") or "algorithm" not in end:
-        raise ContentError("expected the log of a training that ended, found another")
+        raise ContentError("expected the log of a training run that ended, found another")
     saved = end["event"] == "trained" and end["saved"]
     model = model or (end["model"] if saved else None)
     title = f"{end['command']} {end['algorithm']}: {_names(end['data'])}"

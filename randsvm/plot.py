@@ -1,4 +1,4 @@
-"""Draw trainings, searches, scores, boundaries and explanations as figures of matplotlib.
+"""Draw training runs, searches, scores, boundaries and explanations as figures of matplotlib.
 
 Logs, data and models are names of files; models may also be fitted models or estimators, and data
 may be a pair (X, y) of arrays. All rows are kept in memory. Each function returns a figure that
@@ -183,7 +183,7 @@ def _column(records: Sequence[Record], name: str) -> np.ndarray:
 
 @in_style
 def convergence(*logs: str | Sequence[Record]) -> Figure:
-    """Draw how trainings converged: gap, P and D, and violators against seconds.
+    """Draw how training runs converged: gap, P and D, and violators against seconds.
 
     Of a training by `sgd` it draws the loss and the accuracy of each epoch.
 

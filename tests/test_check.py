@@ -375,7 +375,7 @@ def test_kept_rows_that_were_edited_are_undecided_for_the_reason_that_is_said(
     kept.write_text("\n".join(change(kept.read_text().splitlines())))
     status, text = verdict(kept, model)
     assert status == check.UNDECIDED
-    assert reason in text and "the unchanged file of randsvm-train --keep-rows" in text
+    assert reason in text and "the unchanged file from randsvm-train --keep-rows" in text
     # It is no table, whether or not its first line is still there.
     for skipped in 0, 1:
         kept.write_text("\n".join(kept.read_text().splitlines()[skipped:]))

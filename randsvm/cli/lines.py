@@ -251,7 +251,7 @@ def verdict(event: Certified) -> str:
     words = {
         "verified": "holds",
         "verified up to rounding": f"is right, or too small by at most {event.gap - claimed:.1g}",
-        "refuted": "does not hold for these rows; are they those of the training?",
+        "refuted": "does not hold for these rows; are they the training rows?",
         "undecided": "may hold; randsvm-check can decide",
     }
     claim = f"the gap that the model claims, {in_percent(claimed)} ({max(claimed, 0.0):.2g})"
@@ -309,14 +309,17 @@ def _objectives(event: Trained | Certified) -> str:
     return f"{primal}  D {dual:.6g}  gap {in_percent(gap)} ({max(gap, 0.0):.2g})"
 
 
-# Gaps from this size on have no digits after the point.
-LARGE_GAP = 10.0
+# Gaps from LARGE_GAP on have no digits after the point, and gaps below SMALL_GAP two significant
+# digits.
+LARGE_GAP, SMALL_GAP = 10.0, 1e-4
 
 
 def in_percent(gap: float) -> str:
-    """Return a gap in percent."""
-    # Rounding may leave D above P by its last bit: no "-0.000%".
-    return f"{max(gap, 0.0):.3%}" if gap < LARGE_GAP else f"{100 * gap:.3g}%"
+    """Return a gap in percent, in at most 8 characters."""
+    if gap >= LARGE_GAP:
+        return f"{100 * gap:.3g}%"
+    # Rounding may leave D above P by its last bit: no "-0%".
+    return f"{gap:.3%}" if gap >= SMALL_GAP else f"{100 * max(gap, 0.0):.2g}%"
 
 
 def _extent(one: Tried) -> str:

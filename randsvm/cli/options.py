@@ -403,7 +403,7 @@ html = click_option(
     None,
     Option(
         ("--html",),
-        "Write a page about the training with pictures to this file (needs matplotlib and "
+        "Write a page about the training run with pictures to this file (needs matplotlib and "
         "scikit-learn).",
         Path(),
         OUTPUT,

@@ -1,4 +1,4 @@
-"""randsvm-plot: pictures of trainings, searches and models, and a page about a training."""
+"""randsvm-plot: pictures of training runs, searches and models, and a page about a training run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +47,7 @@ def _save(output: str, draw: Callable[[Any], Any]) -> None:
 @click.group(context_settings={**SETTINGS, "help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
-    """Draw trainings, searches and models (needs matplotlib and scikit-learn)."""
+    """Draw training runs, searches and models (needs matplotlib and scikit-learn)."""
 
 
 @main.command()
@@ -80,7 +80,7 @@ def search(log: str, axes: str | None, output: str) -> None:
 def scores(data: str, model: str, output: str) -> None:
     """Draw the errors of a model on labelled rows.
 
-    For classes: confusion matrix, ROC, precision and recall, decision values, calibration. For a
+    For classes: confusion matrix, ROC, precision and recall, decision values, calibration. For
     regression: residuals."""
     _save(output, lambda plot: plot.scores(data, model))
 
@@ -122,10 +122,10 @@ def explain(data: str, model: str, row: int, rows: int, output: str) -> None:
 @click.argument("model", type=options.PATH)
 @click.argument("names", nargs=-1, required=True, type=options.PATH, metavar="[TEST_DATA] FILE")
 def page(log: str, model: str, names: tuple[str, ...]) -> None:
-    """Write one HTML page about a training.
+    """Write one HTML page about a training run.
 
-    FILE has all pictures of the last training in LOG. The model is scored on TEST_DATA, labelled
-    rows that it was not trained on."""
+    FILE has all pictures of the last training run in LOG. The model is scored on TEST_DATA,
+    labelled rows that it was not trained on."""
     if len(names) > 2:
         raise click.UsageError("expected LOG MODEL [TEST_DATA] FILE")
     from randsvm.page import training_page, write_page

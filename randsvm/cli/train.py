@@ -187,8 +187,8 @@ def sgd() -> None:
     -s one-class without -n expects rows without outliers: it would learn outliers as normal rows.
     With -n at most that share of the rows is outside.
 
-    With --update MODEL the training of that model continues with the rows of TRAIN_FILE as they
-    arrive (- is standard input). MODEL_FILE is written at the end and at every --checkpoint.
+    --update MODEL trains that model further with the rows of TRAIN_FILE as they arrive (- is
+    standard input). MODEL_FILE is written at the end and at every --checkpoint.
     """
 
 

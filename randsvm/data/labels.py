@@ -103,7 +103,7 @@ class LabelTable:
             raise self._error(spelling, "a finite label")
         value = whole_number(number)
         if value is None:
-            raise self._error(spelling, f"a whole number as class{self._advice}")
+            raise self._error(spelling, f"a whole number as the class{self._advice}")
         return value
 
     def _error(self, spelling: Spelling, expected: str) -> DataError:

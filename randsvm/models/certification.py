@@ -99,7 +99,7 @@ def remark_on_options(params: CertifyParams, used: Sequence[str], loaded: Model)
         emit(Notice(f"{flag} has no effect with this model"))
     weights = loaded.metadata.options.get("row_weights")
     if weights and params.row_weights is None:
-        emit(Notice(f"the training had --row-weights {shlex.quote(weights)}: give it as there"))
+        emit(Notice(f"trained with --row-weights {shlex.quote(weights)}: give it here, too"))
 
 
 def claimed_gap(claims: Metadata, params: CertifyParams) -> float | None:

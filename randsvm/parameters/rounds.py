@@ -37,7 +37,7 @@ class OsunaParams(Options):
     DEFAULT_ROWS = (
         f"all rows if there are at most {MAX_WHOLE_VARIABLES:,}, or "
         f"{MAX_WHOLE_VARIABLES_OF_MANY:,} with a mean of {MANY_NONZEROS:g} or more nonzeros (half "
-        f"as many in a regression); else {MIN_ROWS:,}, growing to {MAX_ROWS:,} beyond "
+        f"as many in regression); else {MIN_ROWS:,}, growing to {MAX_ROWS:,} beyond "
         f"{FEW_TRAINING_ROWS:,} rows"
     )
 

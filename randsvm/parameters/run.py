@@ -291,8 +291,8 @@ class Search(Options):
         Choice(*dict.fromkeys(itertools.chain(*METRICS_OF_TASK.values())), metavar="METRIC"),
         "--select-by",
         help="Metric that decides between combinations: accuracy, balanced-accuracy, auc, f1 (mean "
-        "of the classes), log-loss, squared-error or absolute-error; auc and log-loss are for two "
-        "classes.  [default: accuracy, or squared-error for a regression]",
+        "over the classes), log-loss, squared-error or absolute-error; auc and log-loss are for "
+        "two classes.  [default: accuracy, or squared-error for regression]",
         group=SEARCH,
     )
     groups: str | None = option(
@@ -501,7 +501,7 @@ class PredictParams(Options):
         Switch(),
         "-b",
         "--probability",
-        help="1: write the label and the probability of each class, as svm-predict does; of a "
+        help="1: write the label and the probability of each class, as svm-predict does; for "
         "regression, print the scale of its noise.  [default: 0]",
         group=OUTPUT,
         brief="1: write labels and probabilities.",
@@ -529,7 +529,7 @@ class PredictParams(Options):
         Number("> 0 and < 1"),
         "--coverage",
         help="Write for each row a set of labels that aims to contain the true one with this "
-        "probability, or for a regression the prediction and an interval. The model must have been "
+        "probability, or for regression the prediction and an interval. The model must have been "
         "trained with randsvm-train --conformal.",
         group=OUTPUT,
         brief="Write sets of labels or intervals of this coverage.",
@@ -539,7 +539,7 @@ class PredictParams(Options):
         Choice(*FORMATS),
         "--format",
         help="Format of the rows. The columns of a table are found by their names, in any order.  "
-        "[default: that of the training]",
+        "[default: that of the training file]",
         group=TABLE,
         brief="svmlight, csv, tsv or parquet.",
     )
@@ -575,7 +575,7 @@ class PredictParams(Options):
         Flag(),
         "--no-header",
         help="The first line of a CSV or TSV file is a row. Its columns are those of the training "
-        "in their order, with or without the label, or those of the features.",
+        "file in their order, with or without the label, or those of the features.",
         group=TABLE,
     )
     delimiter: str | None = option(
@@ -583,7 +583,7 @@ class PredictParams(Options):
         Delimiter(),
         "--delimiter",
         help="Character between the fields of a CSV or TSV file; the word tab stands for a tab, "
-        "and auto finds the character in the first lines.  [default: that of the training]",
+        "and auto finds the character in the first lines.  [default: that of the training file]",
         group=TABLE,
     )
 
@@ -620,8 +620,8 @@ class CertifyParams(Options):
         Number("> 0 and finite"),
         "-c",
         "--cost",
-        help="C of the training.  [default: as in the model, else 1]",
-        brief="C of the training.",
+        help="C that the model was trained with.  [default: as in the model, else 1]",
+        brief="C that the model was trained with.",
     )
     epsilon: float | None = option(
         None,

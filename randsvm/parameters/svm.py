@@ -329,7 +329,7 @@ class MachineParams(Options):
         Switch(),
         "-b",
         "--probability",
-        help="1: fit probabilities: for classes Platt's sigmoid, for regressions the scale of the "
+        help="1: fit probabilities: for classes Platt's sigmoid, for regression the scale of the "
         "noise (both by a cross-validation), for one-class the density of rows.  "
         "[default: 0]",
         brief="1: fit probabilities.",

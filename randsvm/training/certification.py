@@ -224,6 +224,6 @@ def _rows_and_weights(
     D = dataset.load(arrays, ParseOptions(labels="number"), resources)
     if loaded.scaling is not None:
         if loaded.seen is None or not np.array_equal(features, loaded.seen):
-            raise ContentError(f"{paths[0]}: expected the features of the training, found others")
+            raise ContentError(f"{paths[0]}: expected the features of the model, found others")
         D = D.scaled(loaded.scaling)
     return D, Linear(w, b), outside

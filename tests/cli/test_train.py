@@ -153,6 +153,14 @@ def test_a_gap_of_many_digits_is_short(train, made):
     assert not re.search(r"\d{12}", printed)
 
 
+def test_a_small_gap_in_percent_has_as_many_digits_as_the_number_beside_it(train, made):
+    path, _, _ = made("checkerboard", 200)
+    printed = train(path, "-g", 5, "--gap", 1e-6).stderr
+    percent, gap = re.search(r"gap ([\d.e-]+)% \(([\d.e-]+)\)", printed).groups()
+    assert 0 < float(gap) < 1e-6
+    assert float(percent) == pytest.approx(100 * float(gap))
+
+
 def test_the_model_is_in_the_working_folder_and_stdout_is_empty(command, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "toy.svm").write_text(TEXT)

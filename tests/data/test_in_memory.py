@@ -110,7 +110,7 @@ def test_labels_have_the_spelling_and_order_of_a_file(y, labels):
         (np.empty((0, 2)), [], "X: expected a row, found none"),
         ([[1.0], [2.0]], [1], "y: expected 2, one for each row of X, found 1"),
         ([[1.0], [2.0]], None, "y: expected a label or target for each row, found None"),
-        ([[1.0], [2.0]], [1.5, 2], "y: .*expected a whole number as class"),
+        ([[1.0], [2.0]], [1.5, 2], "y: .*expected a whole number as the class"),
         ([[1.0], [2.0]], ["1", "1.0"], "y: expected different labels"),
     ],
 )

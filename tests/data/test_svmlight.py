@@ -196,9 +196,10 @@ REFUSED = [
     (b"# \x00\n", "1:3: expected text, found a NUL byte"),
 ]  # fmt: skip
 REFUSED_CLASSES = [
-    (b"1 1:1\n1.5 1:1\n", "2:1: expected a whole number as class (or -s svr for regression), "
+    (b"1 1:1\n1.5 1:1\n", "2:1: expected a whole number as the class (or -s svr for regression), "
      "found '1.5'"),
-    (b"1e-1\n", "1:1: expected a whole number as class (or -s svr for regression), found '1e-1'"),
+    (b"1e-1\n", "1:1: expected a whole number as the class (or -s svr for regression), "
+     "found '1e-1'"),
     (b"1\n\n\n  spam\n2\n", "4:3: expected a number like the first label, '1', found 'spam'"),
     (b"spam\n0x1f\n+1\n", "3:1: expected a name like the first label, 'spam', found '+1'"),
     (b"1e400 1:1\n", "1:1: expected a finite label, found '1e400'"),

@@ -226,7 +226,7 @@ def test_weights_of_rows_of_the_training_are_asked_for(tmp_path, capsys):
     run_train("-q", "-c", 8, "-g", 2, "--row-weights", weights, train, path)
     with pytest.raises(ModelError, match="does not hold"):
         run_predict("certify", train, path)
-    assert f"note: the training had --row-weights {weights}: give it" in capsys.readouterr().err
+    assert f"note: trained with --row-weights {weights}: give it" in capsys.readouterr().err
     run_predict("certify", train, path, "--row-weights", weights, "--require-gap", 0.002)
     assert "note:" not in capsys.readouterr().err
 

@@ -94,7 +94,7 @@ def test_targets_of_a_regression_are_no_classes_of_a_model(files, train, predict
     path, other = files(a=ROWS.format("1", "2"), b=ROWS.format("1", "0.5"))
     with pytest.raises(DataError) as error:
         predict(other, train(path).model)
-    assert str(error.value).endswith("expected a whole number as class, found '0.5'")
+    assert str(error.value).endswith("expected a whole number as the class, found '0.5'")
 
 
 def test_spellings_of_labels_have_no_effect_on_a_regression(files, train, predict):
