@@ -851,6 +851,7 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
         axis.invert_yaxis()
     axes[0].axvline(0, color=INK, linewidth=0.8)
     title = f"Row {row:,}: f = {empty + one.sum():.4g}\n= base value {empty:.4g} + bars"
-    _label(axes[0], "Shapley value: change of f", "", title)
-    _label(axes[1], "mean of |Shapley value|", "", f"{len(sample):,} rows\n")
+    meaning = f" (f > 0: {shortened(kind.labels[0], 12)})" if kind.labels else ""
+    _label(axes[0], f"Shapley value: change of f{meaning}", "", title)
+    _label(axes[1], "mean of |Shapley value|", "", f"Mean over {len(sample):,} rows\n")
     return figure

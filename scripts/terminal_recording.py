@@ -1,6 +1,7 @@
 """Run commands and write what they print as an SVG that plays it in its own time.
 
-Programs that do not play an SVG show the last picture. Lines are wrapped as by a terminal. Each
+Long waits are shortened. Programs that do not play an SVG show the last picture. A `text` of the
+SVG is a line of output, and a `tspan` is a part of it, since lines are wrapped at blanks. Each
 argument is a command line:
 
     python scripts/terminal_recording.py recording.svg 'randsvm-train TRAIN_FILE MODEL_FILE'
@@ -9,8 +10,10 @@ argument is a command line:
 from __future__ import annotations
 
 import html
+import itertools
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +24,9 @@ from randsvm import files
 
 COLUMNS = 100
 CHARACTER, LINE, PAD = 7.8, 18, 14  # width and height of a character, and the border, pixels
-TYPING = 1.0  # seconds between a prompt and the first line of its output
+# Seconds between a prompt and the start of its command, and between its last line and the next
+# prompt. MOST: of a wait between two lines.
+TYPING, MOST = 1.0, 0.5
 STYLE = """
 rect{fill:#16181a}text{font:13px ui-monospace,Consolas,Menlo,monospace;fill:#e6e6e6;white-space:pre}
 .typed{fill:#8fd0ff}text{animation:appear .01s step-end backwards}
@@ -46,25 +51,32 @@ def recorded(command: str) -> Iterator[tuple[float, str]]:
 
 
 def wrapped(line: str) -> list[str]:
-    """Return the lines of a terminal that show a line."""
-    return [line[at : at + COLUMNS] for at in range(0, max(len(line), 1), COLUMNS)]
+    """Return the parts of a line, which end behind blanks if there are several."""
+    wrapper = textwrap.TextWrapper(COLUMNS, drop_whitespace=False, break_on_hyphens=False)
+    return wrapper.wrap(line) or [""]
 
 
 def drawing(commands: tuple[str, ...]) -> str:
     """Run commands in turn, and return the SVG of what they print."""
     now, lines = 0.0, []
     for command in commands:
-        lines += [(now, part, "typed") for part in wrapped(f"$ {command}")]
+        lines.append((now, wrapped(f"$ {command}"), "typed"))
+        now, before = now + TYPING, 0.0
         for seconds, line in recorded(command):
-            at = now + TYPING + seconds
-            lines += [(at, part, "printed") for part in wrapped(line)]
-        now = lines[-1][0] + TYPING
-    width, height = round(COLUMNS * CHARACTER) + 2 * PAD, len(lines) * LINE + 2 * PAD
+            now, before = now + min(seconds - before, MOST), seconds
+            lines.append((now, wrapped(line), "printed"))
+        now += TYPING
+    rows = itertools.count()
     texts = [
-        f'<text class="{kind}" x="{PAD}" y="{PAD + LINE * (number + 0.75):g}" '
-        f'style="animation-delay:{at:.2f}s">{html.escape(text)}</text>'
-        for number, (at, text, kind) in enumerate(lines)
+        f'<text class="{kind}" style="animation-delay:{at:.2f}s">'
+        + "".join(
+            f'<tspan x="{PAD}" y="{PAD + LINE * (next(rows) + 0.75):g}">{html.escape(part)}</tspan>'
+            for part in parts
+        )
+        + "</text>"
+        for at, parts, kind in lines
     ]
+    width, height = round(COLUMNS * CHARACTER) + 2 * PAD, next(rows) * LINE + 2 * PAD
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '

@@ -46,7 +46,6 @@ OTHERS = {
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
     *("--scheduler-file", "--help", "--output"),
 }
-COLUMNS = 100  # of the recorded terminal
 NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?%?")
 FENCED = re.compile(
     r"(?:^<!-- not run: (?P<reason>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
@@ -187,8 +186,7 @@ def test_commands_run_and_print_what_the_page_shows(page, clone):
 
 def test_the_recording_of_a_terminal_is_what_the_tutorial_runs_and_shows():
     lines = ElementTree.parse(ROOT / "docs" / "recording.svg").iterfind("{*}text")
-    texts = [line.text or "" for line in lines]
-    recorded = "".join(text + "\n" * (len(text) < COLUMNS) for text in texts)
+    recorded = "\n".join("".join(line.itertext()) for line in lines)
     commands = [line[2:] for line in recorded.splitlines() if line.startswith("$ ")]
     found = blocks(ROOT / "docs" / "tutorial.md")
     outputs = {sh.text.splitlines()[-1]: shown.text for sh, shown in itertools.pairwise(found)}

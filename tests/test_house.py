@@ -12,7 +12,7 @@ PACKAGE = Path(randsvm.__file__).parent
 
 # A package imports only packages of lower layers, and modules of its own.
 LAYERS = [
-    {"cli"},
+    {"cli", "__main__"},
     {"page"},
     {"check"},  # imports nothing of the package
     {"plot"},

@@ -32,12 +32,11 @@ DRAWN = {
     "checkerboard": "checkerboard, 100,000 rows",
     "twonorm": "twonorm, 100,000 rows",
 }
-# Start of the name of a program -> label, colour, mark, and where its label stands: offset in
-# points and alignment.
+# Start of the name of a program -> label, colour and mark.
 PROGRAMS = {
-    "svm-train": ("svm-train", plot.COLOURS[1], "^", (8, -4), "left"),
-    "LIBSVM": ("LIBSVM, 2 cores", plot.COLOURS[2], "s", (0, -15), "center"),
-    "intelex": ("intelex", plot.COLOURS[3], "D", (0, 8), "center"),
+    "svm-train": ("svm-train", plot.COLOURS[1], "^"),
+    "LIBSVM": ("LIBSVM, all cores", plot.COLOURS[2], "s"),
+    "intelex": ("intelex", plot.COLOURS[3], "D"),
 }
 OURS = "randsvm"
 # Colours of text, bars of peers and the background: for light and for dark pages.
@@ -97,12 +96,13 @@ def draw_gaps(found: Found, path: Path) -> None:
         ours, *peers = found[name]["commands"]
         axis.plot(*zip(*ours["course"], strict=True), color=plot.COLOURS[0], linewidth=2)
         last = ours["median"]["wall"], ours["quality"]["gap"]
-        axis.plot(*last, "o", color=plot.COLOURS[0])
-        _write_beside(axis, OURS, last, (4, -16), "right", plot.COLOURS[0])
+        axis.plot(*last, "o", color=plot.COLOURS[0], label=OURS)
         for record in [*peers, *looser]:
             _draw_program(axis, record)
+        by_name = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+        axis.legend(by_name.values(), by_name)
         axis.set(title=DRAWN[name], xlabel="seconds", xscale="log", yscale="log")
-        axis.set(ylabel="gap", ylim=(1e-7, 2), xlim=(0.1, 1000))
+        axis.set(ylabel="gap", ylim=(1e-7, 2), xlim=(0.1, 200))
         axis.xaxis.set_major_formatter("{x:g}")
         axis.set_yticks([1, 1e-2, 1e-4, 1e-6], ["100%", "1%", "0.01%", "0.0001%"])
     _save(figure, path, _of_gaps(found))
@@ -114,22 +114,10 @@ def _draw_program(axis: Any, record: Record) -> None:
     style = next((PROGRAMS[start] for start in PROGRAMS if name.startswith(start)), None)
     if style is None or not gap or "tenth" in name:
         return
-    label, colour, mark, offset, align = style
-    place = record["median"]["wall"], gap
-    axis.plot(*place, mark, color=colour)
-    _write_beside(axis, label, place, offset, align, colour)
-
-
-def _write_beside(
-    axis: Any,
-    text: str,
-    place: tuple[float, float],
-    offset: tuple[float, float],
-    align: str,
-    colour: str,
-) -> None:
-    options: Any = {"textcoords": "offset points", "ha": align, "fontsize": 9, "color": colour}
-    axis.annotate(text, place, xytext=offset, **options)
+    label, colour, mark = style
+    # Borders separate marks that overlap.
+    place, border = (record["median"]["wall"], gap), {"markersize": 8, "markeredgecolor": "white"}
+    axis.plot(*place, mark, color=colour, label=label, **border)
 
 
 def _save(figure: Figure, path: Path, drawn: Found) -> None:

@@ -1,8 +1,10 @@
 """What a command imports before it begins, which is most of the time of a small run."""
 
 import os
+import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
 import pytest
 
@@ -104,3 +106,14 @@ def test_warnings_of_libraries_are_for_those_who_ask_for_them(variable, found):
     words = [sys.executable, "-c", code]
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     assert found in ended.stderr and bool(found) == bool(ended.stderr)
+
+
+def test_python_m_names_every_program_and_its_module():
+    ended = subprocess.run([sys.executable, "-m", "randsvm"], capture_output=True, text=True)
+    assert ended.returncode == 2
+    installed = {
+        (one.name, one.module)
+        for one in entry_points(group="console_scripts")
+        if one.module.startswith("randsvm.")
+    }
+    assert set(re.findall(r"(randsvm-\w+) +python -m (\S+)", ended.stderr)) == installed
