@@ -108,7 +108,7 @@ def test_rows_of_weight_0_leave_their_labels_and_no_features():
 
 def test_unlabelled_rows_are_nan():
     assert np.isnan(parse(b"? 1:1\n", "number", any_label=True).y).all()
-    table = LabelTable("a.svm", any_label=True)
+    table = LabelTable("a.svm", unlabelled=True)
     assert np.isnan(table.classes(parse(b"? 1:1\n", any_label=True))).all()
     assert table.labels == []
     assert table.numeric is None
@@ -362,7 +362,7 @@ def test_notations_of_one_number_are_one_class():
 
 
 def test_known_names_keep_their_numbers_and_unknown_labels_get_new_ones():
-    table = LabelTable("a.svm", any_label=True, labels=["2", "-1"])
+    table = LabelTable("a.svm", unlabelled=True, labels=["2", "-1"])
     block = parse(b"-1\n7\n2.0\n?\n", any_label=True)
     assert np.array_equal(table.classes(block), [1, 2, 0, np.nan], equal_nan=True)
     assert table.labels == ["2", "-1", "7"]
