@@ -206,8 +206,8 @@ def test_a_claim_is_judged_for_its_own_options_and_coefficients_only(tmp_path, c
     run_predict("certify", train, path, "-c", 1)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == (
-        f"proven: the optimum is at most {100 * found.gap:.2g}% below P; the model claims no gap for "
-        "these options"
+        f"proven: the optimum is at most {100 * found.gap:.2g}% below P; the model claims "
+        "no gap for these options"
     )
     run_train("-q", "-c", 8, "-g", 2, train, path)
     assert certificate_of(train, path, "-c 8").verdict is not None
