@@ -71,6 +71,18 @@ def test_p_and_d_of_novelty_detection_are_those_computed_by_hand():
     assert exact_judge.dual_objective(problem, Kernel("linear"), LINE, feasible) == Interval(D, D)
 
 
+def test_values_that_are_no_kernel_may_have_a_form_below_0():
+    """The values of one pair are 1.02 and 1.01, those of the rows with themselves 1."""
+    rows = rows_of([("+1", "1", ["1", "1.02"]), ("-1", "1", ["1.01", "1"])])
+    machine = machine_of(["1", "-1"], np.array([[Decimal(1)], [Decimal(2)]], dtype=object), "0")
+    problem, kernel = exact_judge.problem_of(rows, "svc", ["1", "-1"], C=1), Kernel("precomputed")
+    # u = -0.02, 0.01, so losses of 1.02 and 1.01; |w|^2 = -0.03.
+    P = Fraction("-0.015") + Fraction("2.03")
+    assert exact_judge.objective(problem, kernel, rows, machine) == Interval(P, P)
+    D = 2 - Fraction("-0.015")
+    assert exact_judge.dual_objective(problem, kernel, rows, machine) == Interval(D, D)
+
+
 SHIFTS = [Decimal("1.5"), Decimal("3")]
 SCALINGS = {
     "standard": (

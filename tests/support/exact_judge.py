@@ -725,8 +725,9 @@ def squared_norm(
     if not isfinite(radius):
         return EVERYTHING
     centre = beta @ u.centres[at] if len(at) else Fraction(0)
-    # |w|^2 is never below 0.
-    return Interval(max(Fraction(0), centre - Fraction(radius)), centre + Fraction(radius))
+    # |w|^2 is never below 0, unless the values of a file are no kernel.
+    least = -EVERYTHING.most if kernel.name == "precomputed" else Fraction(0)
+    return Interval(max(least, centre - Fraction(radius)), centre + Fraction(radius))
 
 
 def dual_objective(
