@@ -144,7 +144,13 @@ def train(
         limits=make_parameters(Limits, values),
         data_params=make_parameters(DataParams, values),
         resources=make_parameters(Resources, values),
-        search=make_parameters(Search, values, grid=grid(groups, values), earlier=earlier),
+        search=make_parameters(
+            Search,
+            values,
+            grid=grid(groups, values),
+            path=values.get("path", False),
+            earlier=earlier,
+        ),
         given=frozenset(values),
     )
     if options.get("sql") is not None:

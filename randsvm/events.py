@@ -223,6 +223,23 @@ class Updated(NamedTuple):
     errors: float | None  # Share of wrong labels among the same predictions; None for a regression
 
 
+class Point(NamedTuple):
+    """The solution for one C of a path."""
+
+    C: float  # C
+    lambda_: float  # lambda = 1/(C n)
+    seconds: float  # Seconds since the start of the run
+    passes: int  # Passes of coordinate ascent from the solution before
+    newton_steps: int  # Newton steps from the solution before
+    primal: float  # Primal objective P
+    dual: float  # Dual objective D
+    gap: float  # Relative gap
+    nonzero_weights: int | None  # Features with a weight; None without an L1 penalty
+    error: float | None  # Share of wrong labels among all rows; None for a regression
+    squared_error: float | None  # Mean squared error over all rows of a regression
+    cross_validation: Tried | None  # The result of cross-validation for this C; None without -v
+
+
 # ---- the end of every training run -------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from math import inf
 import numpy as np
 
 from randsvm.algorithms import _coordinates
-from randsvm.arrays import CsrMatrix, slices, squared_norms
+from randsvm.arrays import CsrMatrix, column_sums, slices, squared_norms
 from randsvm.events import Progress, emit
 
 # Values in the rows that are visited between two events.
@@ -43,14 +43,14 @@ def ascend(
     """Yield u = (w, b), (d + 1,), and an estimate of the relative gap, after each pass.
 
     X : (n, d) float32; bounds : of the coefficients, (n,) each; ridge : (n,), D has the terms
-    -ridge beta^2 / 2; b: the first one; beta : (n,), zeros, which become the coefficients. The next
-    pass visits all rows if `send` gives it True.
+    -ridge beta^2 / 2; b: the first one; beta : (n,), the first coefficients, which become the last
+    ones. The next pass visits all rows if `send` gives it True.
     """
-    n, d = X.shape
+    n = X.shape[0]
     square = np.concatenate([squared_norms(X[at]) for at in slices(n, 1 << 14)])
     bias_square = float(square.mean()) * bias
     curvature = np.maximum(square + bias_square + ridge, np.finfo(float).tiny)
-    starts, w, state = X.indptr.astype(np.int64), np.zeros(d), np.array([b, 0.0, 0.0])
+    starts, w, state = X.indptr.astype(np.int64), column_sums(X, beta), np.array([b, 0.0, 0.0])
     order, seed = np.arange(n, dtype=np.int32), np.full(1, SEED, np.uint64)
     size = max(1, VALUES * n // max(X.nnz, 1))
     active, inside, visits = n, inf, 0

@@ -100,12 +100,13 @@ class Found:
     u : (d + 1,), w and b of the lowest P so far. rows, beta: the feasible coefficients of the
     highest D so far that are not 0, and their rows. primal, dual: that P, infinite before the
     training begins, and that D
-    steps, passes: the Newton steps and passes so far. is_limited: whether their number ended the
-    training above the gap. take_latest: see `_Problem._take`; None if P and D after the last pass
-    are known
+    C: that of the problem. steps, passes: the Newton steps and passes so far. is_limited: whether
+    their number ended the training above the gap. take_latest: see `_Problem._take`; None if P and
+    D after the last pass are known
     """
 
     u: np.ndarray
+    C: float
     rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     beta: np.ndarray = field(default_factory=lambda: np.empty(0))
     primal: float = inf
@@ -126,6 +127,12 @@ class Solution:
 
     parts: list[Found]
     n: int
+
+    @staticmethod
+    def at(linear: Linear, C: float, n: int) -> Solution:
+        """Return a solution with coefficients of 0."""
+        columns = zip(linear.w.T, linear.b, strict=True)
+        return Solution([Found(np.append(w, b), C) for w, b in columns], n)
 
     @property
     def linear(self) -> Linear:
@@ -174,55 +181,66 @@ class Solution:
                 part.take_latest()
 
 
-def minimise(
-    D: Dataset,
-    objective: LinearObjective,
-    C: float,
-    start: Linear,
-    gap: float,
-    moments: Callable[[], np.ndarray],
-    *,
-    bias: bool = True,
-    most: int | None = None,
-    memory: float = inf,
-) -> Iterator[Solution]:
-    """Yield the solution after each pass and step until P - D <= gap max(|P|, |D|), or until
-    rounding is in the way.
+class Minimiser:
+    """Passes and Newton steps over the rows of D, with one value of C after the other.
 
-    Each decision function is trained with at most `most` steps and passes, in turns, or one after
-    the other if there is not the memory for turns. Rows with few of many columns have passes of
-    coordinate ascent from weights of 0, and then Newton steps if the passes miss the gap. moments:
-    returns `column_moments`. bias: whether b is free, otherwise it is 0. memory: bytes for the
-    rows, which are read again in each pass if D has more.
+    moments: returns `column_moments`. bias: whether b is free, otherwise it is 0. memory: bytes for
+    the rows, which are read again in each pass if D has more.
+    X: all rows, for passes of coordinate ascent; columns: all rows for an L1 penalty, see
+    `CsrMatrix.by_columns`; None: there is no need. rows: returns the rows of a shard
     """
-    X, columns, chunks = None, None, (chunk for shard in D.shards for chunk in D.chunks(shard))
-    may_ascend = D.mapping is None and objective.loss != "log" and D.d >= MANY_COLUMNS
-    if objective.l1:
-        starts, of_rows, values = CsrMatrix.vstack([to_csr(c.X) for c in chunks]).by_columns()
-        columns = starts.astype(np.int64), of_rows, values
-    elif may_ascend and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
-        X = CsrMatrix.vstack([to_csr(c.X).astype(np.float32, copy=False) for c in chunks])
-    rows: Callable[[Shard], Iterable[Chunk]] = partial(_rows, D)
-    # Passes of coordinate ascent need rows rarely. A kept nonzero takes 12 bytes, a row some more.
-    if D.nnz <= FEW_VALUES or (X is None and 16 * D.nnz <= memory):
-        rows = cache(lambda shard: list(_rows(D, shard)))
 
-    def trained(k: int, found: Found) -> Iterator[None]:
-        """Train a decision function, whose problem takes memory from now on until the end."""
-        problem = _Problem(D, objective, C, k, moments, bias, rows, columns, found)
-        yield from problem.reach(gap, X, inf if most is None else most)
+    def __init__(
+        self,
+        D: Dataset,
+        objective: LinearObjective,
+        moments: Callable[[], np.ndarray],
+        *,
+        bias: bool = True,
+        memory: float = inf,
+    ) -> None:
+        self.D, self.objective, self.moments, self.bias = D, objective, moments, bias
+        self.memory, self.X, self.columns = memory, None, None
+        chunks = (chunk for shard in D.shards for chunk in D.chunks(shard))
+        may_ascend = D.mapping is None and objective.loss != "log" and D.d >= MANY_COLUMNS
+        if objective.l1:
+            starts, of_rows, values = CsrMatrix.vstack([to_csr(c.X) for c in chunks]).by_columns()
+            self.columns = starts.astype(np.int64), of_rows, values
+        elif may_ascend and 12 * D.nnz <= min(memory, 3 * D.n * D.d):
+            self.X = CsrMatrix.vstack([to_csr(c.X).astype(np.float32, copy=False) for c in chunks])
+        self.rows: Callable[[Shard], Iterable[Chunk]] = partial(_rows, D)
+        # Passes of coordinate ascent need rows rarely. A kept nonzero takes 12 bytes, a row some
+        # more.
+        if D.nnz <= FEW_VALUES or (self.X is None and 16 * D.nnz <= memory):
+            self.rows = cache(lambda shard: list(_rows(D, shard)))
 
-    solution = Solution([Found(np.append(*u)) for u in zip(start.w.T, start.b, strict=True)], D.n)
-    under_way = [(found, trained(k, found)) for k, found in enumerate(solution.parts)]
-    may_turn = ROW_BYTES * D.n * len(under_way) <= memory
-    for turn in (*TURNS, inf) if may_turn else (inf,):
-        for found, steps in under_way.copy():
-            for _ in steps:
-                yield solution
-                if found.passes + found.steps >= turn:
-                    break
-            else:
-                under_way.remove((found, steps))
+    def minimise(
+        self, C: float, start: Solution, gap: float, most: int | None = None
+    ) -> Iterator[Solution]:
+        """Yield the solution after each pass and step until P - D <= gap max(|P|, |D|), or until
+        rounding is in the way.
+
+        Each decision function is trained with at most `most` steps and passes, in turns, or one
+        after the other if there is not the memory for turns. Rows with few of many columns have
+        passes of coordinate ascent, and then Newton steps if the passes miss the gap.
+        """
+
+        def trained(k: int, found: Found) -> Iterator[None]:
+            """Train a decision function; its problem takes memory from now on until the end."""
+            problem = _Problem(self, C, k, found, start.parts[k])
+            yield from problem.reach(gap, inf if most is None else most)
+
+        solution = Solution([Found(part.u, C) for part in start.parts], self.D.n)
+        under_way = [(found, trained(k, found)) for k, found in enumerate(solution.parts)]
+        may_turn = ROW_BYTES * self.D.n * len(under_way) <= self.memory
+        for turn in (*TURNS, inf) if may_turn else (inf,):
+            for found, steps in under_way.copy():
+                for _ in steps:
+                    yield solution
+                    if found.passes + found.steps >= turn:
+                        break
+                else:
+                    under_way.remove((found, steps))
 
 
 def column_moments(D: Dataset) -> np.ndarray:
@@ -264,45 +282,35 @@ class _Problem:
     without an L1 penalty. found: the best solution so far
     """
 
-    def __init__(
-        self,
-        D: Dataset,
-        objective: LinearObjective,
-        C: float,
-        k: int,
-        moments: Callable[[], np.ndarray],
-        bias: bool,
-        rows: Callable[[Shard], Iterable[Chunk]],
-        columns: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
-        found: Found,
-    ) -> None:
-        self.D, self.objective, self.bias, self.width = D, objective, bias, WIDTH
-        self.rows, self.columns, self.found = rows, columns, found
-        self.moments = moments
+    def __init__(self, of: Minimiser, C: float, k: int, found: Found, start: Found) -> None:
+        self.D, self.objective, self.bias, self.width = of.D, of.objective, of.bias, WIDTH
+        self.rows, self.X, self.columns, self.found = of.rows, of.X, of.columns, found
+        self.moments = of.moments
         self.rng = np.random.default_rng(0)
-        self.y, weights = objective.binary(D.labels(), D.weights(), k)
-        if objective.is_regression:
+        self.y, weights = of.objective.binary(of.D.labels(), of.D.weights(), k)
+        if self.objective.is_regression:
             self.width = float(np.abs(self.y - median(self.y)).mean()) or WIDTH
         # A class of weight 0 has no losses. Coefficients are divided by C, so it is not 0.
         self.C = np.maximum(C * weights, np.finfo(float).tiny)
-        largest = np.full(D.n, np.finfo(float).max)
-        self.most = largest if objective.is_squared else self.C
-        self.is_log = objective.loss == "log"
-        self.is_smooth = objective.is_squared or self.is_log
-        self.beta0, self.beta, self.second = np.zeros((3, D.n))
+        largest = np.full(of.D.n, np.finfo(float).max)
+        self.most = largest if self.objective.is_squared else self.C
+        self.is_log = self.objective.loss == "log"
+        self.is_smooth = self.objective.is_squared or self.is_log
+        self.beta0, self.beta, self.second = np.zeros((3, of.D.n))
         self.feasible_part = 1.0
+        # Those of rows beyond the margin are 0 or C, and grow with C.
+        most = self.most[start.rows]
+        self.beta[start.rows] = np.clip(start.beta * (C / start.C), -most, most)
 
-    def reach(self, gap: float, X: CsrMatrix | None, limit: float) -> Iterator[None]:
+    def reach(self, gap: float, limit: float) -> Iterator[None]:
         """Make passes and Newton steps, at most `limit`, until the gap is reached or rounding is in
-        the way; yield at the start and after each.
-
-        X: all rows, for passes; None: Newton steps only.
-        """
+        the way; yield at the start and after each."""
         self.gap, self.limit, found = gap, limit, self.found
-        if X is not None and not found.u[:-1].any():
-            yield from self._ascend(X)
-            if not self.is_smooth:
-                self.beta0[found.rows] = found.beta
+        # Epochs have weights without coefficients, which passes would lose.
+        if self.X is not None and (self.beta.any() or not found.u[:-1].any()):
+            yield from self._ascend(self.X)
+        if not self.is_smooth:
+            self.beta0[:] = self.beta
         if not self.is_over:
             yield from self._steps()
         found.is_limited = self.is_over and not self.is_reached

@@ -13,6 +13,7 @@ from randsvm.events import (
     Exported,
     Iteration,
     Notice,
+    Point,
     Predicted,
     RegressionMetrics,
     Searched,
@@ -119,6 +120,18 @@ def missed_gap(event: Trained) -> str | None:
     if math.isinf(event.gap):
         reached = "nothing is certified (rounding exceeds P and D)"
     return f"GAP NOT REACHED: {reached}, --gap {asked:g} asked for {100 * asked:.3g}%"
+
+
+def point(event: Point) -> Iterable[str]:
+    """Return the line of a value of C on a path, within 80 columns."""
+    head = f"C {event.C:<9.4g} {event.seconds:7.2f} s  gap {in_percent(event.gap):>8}"
+    features, score = event.nonzero_weights, f"error {event.error or 0.0:.3%}"
+    used = "" if features is None else f"{_count(features):>8} features"
+    if event.squared_error is not None:
+        score = f"mean squared error {event.squared_error:.6g}"
+    if event.cross_validation is not None:
+        score = event.cross_validation.named_score
+    yield f"{head}  P {event.primal:<10.6g}{used}  {score}"
 
 
 # ---- searches ----------------------------------------------------------------------------------
@@ -348,6 +361,7 @@ LINES: dict[type, Callable[[Any], Iterable[str]]] = {
     Tried: tried,
     Searched: searched,
     Epoch: epoch,
+    Point: point,
     Updated: updated,
     Trained: trained,
     Predicted: predicted,

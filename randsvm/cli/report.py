@@ -42,6 +42,7 @@ from randsvm.events import (
     Explained,
     Exported,
     Iteration,
+    Point,
     Predicted,
     Progress,
     Started,
@@ -394,6 +395,8 @@ class Report:
             yield f"rounds on {rows}:"
         elif isinstance(event, Tried) and last is None and event.number == 1 < event.of:
             yield "score of each combination (its worst and best fold), and the rows scored:"
+        elif isinstance(event, Point) and last is None:
+            yield "path on all rows, each C from the solution of the one before:"
 
     def _show_problems(self, event: object) -> None:
         """Print an output that cannot be written, and a missed gap, also with --quiet."""

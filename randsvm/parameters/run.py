@@ -244,6 +244,7 @@ class Search(Options):
     """Cross-validation before training, for one candidate or for a grid of parameter values.
 
     grid : fields with several values
+    path : whether the values are those of a path of sgd, which are searched with -v only
     earlier : function that returns the `tried` records of earlier runs; their scores are reused
     """
 
@@ -268,6 +269,7 @@ class Search(Options):
         group=SEARCH,
     )
     grid: Grid = ()
+    path: bool = False
     earlier: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     search_gap: float | None = option(
         None,
@@ -325,7 +327,7 @@ class Search(Options):
 
     @property
     def is_wanted(self) -> bool:
-        return self.folds is not None or bool(self.grid)
+        return self.folds is not None or (bool(self.grid) and not self.path)
 
     def resolved(self) -> Search:
         return replace(self, folds=(self.fold_count, self.repeats)) if self.is_wanted else self

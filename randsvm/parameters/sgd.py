@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from randsvm.parameters.option import (
     BALANCED,
+    SEARCH,
     STOP,
     Choice,
     Flag,
@@ -170,6 +171,15 @@ class SgdParams(MachineParams):
         "of coordinate ascent or by Newton steps.",
         group=STOP,
     )
+    path: bool = option(
+        False,
+        Flag(),
+        "--path",
+        help="With --gap: train on all rows with every value of -c or --lambda, each from the "
+        "solution before. The model is that of the largest C, or with -v of the best.",
+        group=SEARCH,
+        brief="Train on all rows with every value of -c, with --gap.",
+    )
     max_iterations: int | None = option(
         None,
         Whole(">= 1"),
@@ -222,7 +232,9 @@ class SgdParams(MachineParams):
         if self.gap is None:
             require(self.max_iterations is None, "--max-iterations of sgd needs --gap")
             require(self.epochs != 0, "--epochs 0 needs --gap")
+            require(not self.path, "--path needs --gap")
             return
+        require(not (self.path and self.epochs), "--path makes no steps of sgd: no --epochs")
         require(
             self.task == "svr" or (self.task == "svc" and self.multiclass != "crammer-singer"),
             "--gap of sgd is for -s svr, and for -s svc with --multiclass ovr",

@@ -10,7 +10,7 @@ from math import isnan
 
 import numpy as np
 
-from randsvm.algorithms.newton import column_moments, minimise
+from randsvm.algorithms.newton import Minimiser, Solution, column_moments
 from randsvm.arrays import CsrMatrix, find_columns
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset
@@ -148,9 +148,9 @@ def certify_linear(
     is_free = is_own and not claims.options.get("no_bias", False)
     claimed = claimed_gap(claims, given)
     asked = [gap for gap in (claimed, params.require_gap, USUAL_GAP) if gap]
-    for found in minimise(
-        D, objective, C, linear, DUAL_SHARE * min(asked), lambda: column_moments(D), bias=is_free
-    ):
+    start = Solution.at(linear, C, D.n)
+    machines = Minimiser(D, objective, lambda: column_moments(D), bias=is_free)
+    for found in machines.minimise(C, start, DUAL_SHARE * min(asked)):
         coefficients = found.coefficients
     parts = certified(D, linear, objective, C, coefficients, is_free, objective.penalty(outside))
     total = total_certificate(parts)

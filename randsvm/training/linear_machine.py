@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, nan
 from typing import Any
 
@@ -39,7 +39,7 @@ from randsvm.errors import (
     ParameterError,
     TransferError,
 )
-from randsvm.events import Epoch, Notice, Started, Trained, Updated, Watch, emit, listening
+from randsvm.events import Epoch, Notice, Point, Started, Trained, Updated, Watch, emit, listening
 from randsvm.models.linear_model import LOGISTIC, LinearModel
 from randsvm.models.metadata import Metadata, or_nan
 from randsvm.models.model import Model
@@ -93,7 +93,12 @@ FAR_FROM_ZERO = 0.99
 
 
 class LinearTrainer(Trainer[SgdParams]):
-    """Trainer of weights of the features, or of random features that approximate a kernel."""
+    """Trainer of weights of the features, or of random features that approximate a kernel.
+
+    path: the parameters of --path, ascending in C
+    """
+
+    path: Sequence[SgdParams] = ()
 
     @property
     def max_classes(self) -> int:
@@ -123,7 +128,15 @@ class LinearTrainer(Trainer[SgdParams]):
             params.gap is None or self.job.resources.cluster is None,
             "--gap of sgd needs the rows in this process: no --cluster",
         )
-        return params
+        search = self.job.search
+        if not search.path:
+            return params
+        require(
+            [name for name, _ in search.grid] in (["C"], ["lambda_"]),
+            "--path is over several values of -c or of --lambda, and of no other option",
+        )
+        self.path = sorted(search.candidates(params), key=lambda one: one.cost_and_lambda(1.0)[0])
+        return replace(self.path[-1], path=False)
 
     def described(self, params: SgdParams) -> StartDetails:
         notices = []
@@ -137,7 +150,8 @@ class LinearTrainer(Trainer[SgdParams]):
         return run.linear.decision
 
     def new_run(self, plan: Plan[SgdParams], clock: Clock) -> LinearTrainingRun:
-        run, params = LinearTrainingRun(self, plan, clock, self.D), plan.params
+        points = [replace(plan.params, C=one.C, lambda_=one.lambda_) for one in self.path]
+        run, params = LinearTrainingRun(self, plan, clock, self.D, points), plan.params
         if (
             run.share_of_means > FAR_FROM_ZERO
             and params.epochs
@@ -163,6 +177,8 @@ STEPS_SHARE = 0.99
 EVALUATION_PASSES = 3.0
 # The first probability of a class is at least this far from 0 and 1: its log odds are finite.
 CERTAIN = 1e-15
+# Without the bounds of a closing evaluation nothing is certified.
+UNKNOWN = Certificate(nan, nan, certified=False)
 # A notice names at most this many classes that are not trained.
 MAX_NAMED = 10
 
@@ -178,20 +194,23 @@ class LinearTrainingRun(FileRun[SgdParams]):
     found : a solution that is better than that of the steps: the one of the lowest loss of held-out
         rows, or the one with the share of rows outside that -n asks for
     last_step : the result of the passes and Newton steps of --gap
+    points : the parameters that the run trains with in turn, each from the solution before
+    kept : the run as it was after the parameters of the plan, or after the last ones so far; None:
+        it is at the first ones
     progressive : the steps of the last whole epoch, see Learner.progressive; before: all steps
     """
 
     found: Linear | None = None
     last_step: newton.Solution | None = None
     evaluation: LinearFindings | None = None
-    # Without the bounds of a closing evaluation nothing is certified.
-    certificate = Certificate(nan, nan, certified=False)
+    certificate = UNKNOWN
     largest_gap: float | None = None
     progressive: tuple[int, float, float | None] | None = None
     # Few rows make one group, which this process trains on.
     groups = 1
     share_of_means = 0.0
     stopped = Stopped(StopReason.ALL_EPOCHS)
+    kept: LinearTrainingRun | None = None
 
     def __init__(
         self,
@@ -199,9 +218,11 @@ class LinearTrainingRun(FileRun[SgdParams]):
         plan: Plan[SgdParams],
         clock: Clock,
         D: Dataset,
+        points: Sequence[SgdParams] = (),
     ) -> None:
         super().__init__(trainer, plan, clock)
-        params = plan.params
+        self.points = points or (plan.params,)
+        self.params = params = self.points[0]
         mapping = trainer.map_of(params)
         self.D = one_class(D) if params.task == "one-class" else D
         if mapping is not None:
@@ -217,7 +238,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
             self.share_of_means = float(np.square(self.moments[0]).sum()) / R2
         self.rng = Draws(trainer.job.data_params.seed)
         passes = EVALUATION_PASSES * (time.perf_counter() - began)
-        self.learner = _first_learner(self.D, trainer.labels, params, R2, self.rng.seed)
+        self.first_learner = partial(_first_learner, self.D, trainer.labels, R2, self.rng.seed)
+        self.learner = self.first_learner(params)
         # The latest pass takes one to evaluate, and the bounds of each decision function another.
         self.training_end -= passes * (1 + (1 + len(self.learner.b)) * (params.gap is not None))
         resources = trainer.job.resources
@@ -230,6 +252,16 @@ class LinearTrainingRun(FileRun[SgdParams]):
     def moments(self) -> np.ndarray:
         return newton.column_moments(self.D)
 
+    @cached_property
+    def minimiser(self) -> newton.Minimiser:
+        return newton.Minimiser(
+            self.D,
+            self.learner.steps,
+            lambda: self.moments,
+            bias=not self.params.no_bias,
+            memory=self.trainer.job.resources.memory // 4,
+        )
+
     @property
     def linear(self) -> Linear:
         """The solution so far."""
@@ -238,24 +270,52 @@ class LinearTrainingRun(FileRun[SgdParams]):
         return self.learner.linear if self.found is None else self.found
 
     def run(self) -> None:
+        for params in self.points:
+            if params is not self.params:
+                self.params, self.learner = params, self.first_learner(params)
+                self.evaluation, self.certificate, self.largest_gap = None, UNKNOWN, None
+            self._run_once()
+            if self.stopped.reason is StopReason.TIME_LIMIT:
+                break
+            if len(self.points) > 1:
+                emit(self._point())
+            if self.kept is None or self.kept.params != self.plan.params:
+                self.kept = copy(self)
+        stopped = self.stopped
+        if self.kept is not None:
+            self._take_kept()
+        if stopped.reason is StopReason.TIME_LIMIT:
+            self.stopped = stopped
+
+    def _run_once(self) -> None:
+        """Train with the C of `params`, and evaluate."""
         self.train()
         with suppress(TimeLimitError), self.clock.until(lambda: self.plan.until):
             self._evaluate()
-        if self.stopped.reason is StopReason.GAP_REACHED and not self.certificate.gap <= (
+        if self.last_step is not None and not self.certificate.certified:
+            self.stopped = Stopped(StopReason.TIME_LIMIT)
+        elif self.stopped.reason is StopReason.GAP_REACHED and not self.certificate.gap <= (
             self.params.gap or inf
         ):
-            is_known = self.certificate.certified
-            late = StopReason.GAP_NOT_PROVEN if is_known else StopReason.TIME_LIMIT
-            self.stopped = Stopped(late)
+            self.stopped = Stopped(StopReason.GAP_NOT_PROVEN)
+
+    def _point(self) -> Point:
+        found = self.outcome(self.stopped)._asdict()
+        C, lambda_ = self.trainer.cost_and_lambda(self.params)
+        return Point(C, lambda_, *(found[name] for name in Point._fields[2:]))
+
+    def _take_kept(self) -> None:
+        vars(self).update(vars(self.kept), kept=self.kept)
 
     def interrupt(self, stopped: Stopped) -> None:
-        if self.last_step is None:
-            return
-        clock = Clock(INTERRUPTED_SECONDS)
-        # What ended the steps may end the evaluation as well. Other listeners might do so.
-        with suppress(Exception), listening(clock), clock.until(lambda: clock.end):
-            self.last_step.take_latest()
-            self._evaluate()
+        if self.kept is not None:
+            self._take_kept()
+        elif self.last_step is not None:
+            clock = Clock(INTERRUPTED_SECONDS)
+            # What ended the steps may end the evaluation as well. Other listeners might do so.
+            with suppress(Exception), listening(clock), clock.until(lambda: clock.end):
+                self.last_step.take_latest()
+                self._evaluate()
 
     def _evaluate(self) -> None:
         """Evaluate the solution over all rows, and certify it where there are coefficients."""
@@ -268,13 +328,19 @@ class LinearTrainingRun(FileRun[SgdParams]):
             self.largest_gap = max(one.gap for one in parts) if len(parts) > 1 else None
 
     def save(self, stopped: Stopped, path: str | None = None) -> Trained:
-        if self.last_step is not None and stopped.reason in BROKEN_OFF:
+        notes = []
+        if stopped.reason in BROKEN_OFF and self.params != self.plan.params:
+            C = self.trainer.cost_and_lambda(self.params)[0]
+            notes.append(f"the path came to C = {C:g}, and that is the C of the model")
+        if stopped.reason in BROKEN_OFF and self.kept is None and self.last_step is not None:
             zero = np.flatnonzero(~self.linear.w.any(axis=0))
             labels = [self.trainer.labels[k] for k in zero] if len(self.linear.b) > 1 else []
             text = ", ".join(labels[:MAX_NAMED]) + ", ..." * (len(labels) > MAX_NAMED)
-            with self.clock.until(never):
-                if labels:
-                    emit(Notice(f"weights of {len(labels)} classes are 0, not yet trained: {text}"))
+            if labels:
+                notes.append(f"weights of {len(labels)} classes are 0, not yet trained: {text}")
+        with self.clock.until(never):
+            for text in notes:
+                emit(Notice(text))
         return super().save(stopped, path)
 
     def train(self) -> None:
@@ -329,18 +395,10 @@ class LinearTrainingRun(FileRun[SgdParams]):
 
     def _reach(self, gap: float) -> None:
         """Make passes and Newton steps until the duality gap, or as many as are allowed."""
-        learner = self.learner
-        for found in newton.minimise(
-            self.D,
-            learner.steps,
-            self.params.cost_and_lambda(self.D.total_weight())[0],
-            learner.linear,
-            STEPS_SHARE * gap,
-            lambda: self.moments,
-            bias=not self.params.no_bias,
-            most=self.params.max_iterations,
-            memory=self.trainer.job.resources.memory // 4,
-        ):
+        C = self.params.cost_and_lambda(self.D.total_weight())[0]
+        start = self.last_step or newton.Solution.at(self.learner.linear, C, self.D.n)
+        most = self.params.max_iterations
+        for found in self.minimiser.minimise(C, start, STEPS_SHARE * gap, most):
             self.last_step = found
         self.stopped = Stopped(StopReason.GAP_REACHED, (gap,))
         if self.last_step is not None and self.last_step.is_limited:
@@ -465,7 +523,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
 
 
 def _first_learner(
-    D: Dataset, labels: tuple[str, ...], params: SgdParams, R2: float, seed: int
+    D: Dataset, labels: tuple[str, ...], R2: float, seed: int, params: SgdParams
 ) -> Learner:
     """Return a learner of the rows before its first step.
 

@@ -501,6 +501,7 @@ def _report_start(
     is_searched = not {"C", "lambda_"}.isdisjoint(dict(job.search.grid))
     C, lambda_ = (None, None) if is_searched else trainer.cost_and_lambda(params)
     arguments = [*_arguments_of(params, job.search.grid), *described.arguments]
+    arguments += ["--path"] * job.search.path
     arguments += command_line(job.stop, names={"warm_start"})
     emit(
         Started(
@@ -710,9 +711,10 @@ class FileRun(TrainingRun, Generic[AnyParams]):
 
     @property
     def cross_validation(self) -> Tried | None:
-        """The result of the parameters that were chosen; None: no cross-validation."""
-        searched = self.plan.searched
-        return None if searched is None else searched.tried[0]
+        """The result for the parameters; None: no cross-validation."""
+        searched, own = self.plan.searched, vars(self.params)
+        tried = [] if searched is None else searched.tried
+        return next((one for one in tried if one.values.items() <= own.items()), None)
 
     def placed(self, outcome: Trained, stopped: Stopped) -> tuple[Trained, str | None]:
         required, gap = self.trainer.job.limits.require_gap, outcome.gap

@@ -111,7 +111,7 @@ RECORDS = {
         kind.__name__.lower(): kind
         for kind in (
             *(events.Started, events.Notice, events.Unwritten, events.Tried, events.Searched),
-            *(events.Iteration, events.Epoch, events.Updated, Failed),
+            *(events.Iteration, events.Epoch, events.Point, events.Updated, Failed),
         )
     },
 }
