@@ -145,6 +145,8 @@ def _pictures(records: Sequence[Record], model: str | None, data: str | None) ->
     drawn: list[tuple[str, Callable[[], Any]]] = []
     if kinds.count("iteration") + kinds.count("epoch") > 1:
         drawn.append(("Convergence", lambda: plot.convergence(records)))
+    if kinds.count("point") > 1:
+        drawn.append(("Path", lambda: plot.path(records)))
     if kinds.count("tried") > 1:
         drawn.append(("Search", lambda: plot.search(records)))
     if model is not None and data is not None:

@@ -36,7 +36,7 @@ except ImportError as error:
         "pictures need matplotlib and scikit-learn: pip install matplotlib scikit-learn"
     ) from error
 
-__all__ = ["boundary", "convergence", "explain", "scores", "search"]
+__all__ = ["boundary", "convergence", "explain", "path", "scores", "search"]
 
 Record: TypeAlias = "dict[str, Any]"  # of a log
 
@@ -271,6 +271,71 @@ def _set_scales(axis: Any, panel: Panel) -> None:
     # The first P may be a hundred times the optimum.
     if np.nanmax(values) > 2 * (most := np.nanquantile(values, 0.9)) > 0:
         axis.set_ylim(top=1.1 * most)
+
+
+# ---- paths ---------------------------------------------------------------------------------------
+
+
+@in_style
+def path(log: str | Sequence[Record]) -> Figure:
+    """Draw a path over C: the features that have a weight, and the scores.
+
+    Parameters
+    ----------
+    log : str or sequence of dict
+        Name of a log, whose last run is drawn, or records of a run.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The picture.
+
+    Raises
+    ------
+    InputError, ContentError
+        If the log cannot be read, or if its last run has no path.
+    """
+    records = read_log(log) if isinstance(log, str) else log
+    points = [one for one in records if one["event"] == "point"]
+    if not points:
+        raise ContentError("its last run has no path: expected the log of a training with --path")
+    C, tried = _column(points, "C"), [one["cross_validation"] for one in points]
+    result = records[-1].get("cross_validation")
+    own = next((one for one in points if result and one["cross_validation"] == result), points[-1])
+    is_class = own["error"] is not None
+    name, field = ("accuracy", "error") if is_class else ("mean squared error", "squared_error")
+    rows = _column(points, field)
+    lines = {"training rows": (100 * (1 - rows) if is_class else rows, 0 * C)}
+    if None not in tried:
+        scores, errors = _column(tried, "score"), np.nan_to_num(_column(tried, "standard_error"))
+        # Other scores of the training rows are not known.
+        lines = lines if (score := tried[0]["score_name"]) == name else {}
+        name, lines["held-out rows,\n± standard error"] = score, (scores, errors)
+    shown = {name + ", %" * (name in PERCENT_SCORES): lines}
+    if own["nonzero_weights"] is not None:
+        used = _column(points, "nonzero_weights")
+        shown = {"features with a weight": {"": (used, 0 * C)}} | shown
+    figure, axes = panels(len(shown), columns=1, height=2.4)
+    for axis in axes:
+        axis.set_xscale("log")
+    for axis, (title, lines) in zip(axes, shown.items(), strict=True):
+        axis.sharex(axes[-1])
+        highest = max(lines, key=lambda label: lines[label][0][-1])
+        for number, (label, (values, errors)) in enumerate(lines.items()):
+            style = _style(number) | {"markersize": 5, "linestyle": "--" if number else "-"}
+            axis.errorbar(C, values, yerr=errors if errors.any() else None, **style)
+            # Of two labels for nearly equal values one is above the other.
+            side = "bottom" if label == highest else "top"
+            place = {"transform": axis.get_yaxis_transform(), "va": side, "fontsize": SMALL}
+            axis.text(1.01, values[-1], label, **place)
+        axis.set_title(title, loc="left")
+        axis.axvline(own["C"], color=GREY, linewidth=1, linestyle=":")
+        axis.tick_params(labelbottom=axis is axes[-1])
+    axes[-1].set_xlabel("C")
+    axes[0].set_title(f"model: C = {own['C']:.4g}", loc="right", fontsize=SMALL)
+    gap = 100 * _column(points, "gap").max()
+    figure.suptitle(f"{len(C)} values of C, gap at most {gap:.2g}%", fontsize="medium")
+    return figure
 
 
 # ---- searches ----------------------------------------------------------------------------------

@@ -176,6 +176,44 @@ def test_every_combination_of_a_search_is_in_its_map(run):
     assert {tuple(point) for point in line} == own
 
 
+@pytest.mark.parametrize("way", ["cross-validated", "one score", "regression"])
+def test_every_point_of_a_path_is_drawn_beside_the_score_of_its_c(tmp_path, way):
+    y, X = oracle.two_gaussians(300)
+    y = X[:, 0] + y if way == "regression" else y
+    data, log = oracle.write_svmlight(tmp_path / "d", y, X), tmp_path / "log"
+    words = {
+        "cross-validated": ["--penalty", "l1", "--loss", "log", "-v", 3, "--no-racing"],
+        "one score": ["-v", 3, "--no-racing", "--select-by", "auc"],
+        "regression": ["-s", "svr"],
+    }[way]
+    path = "-q", "--path", "--gap", 1e-3, "-c", "0.01,0.1,1", "--log", log
+    run_train("sgd", *path, *words, data, tmp_path / "m")
+    records = read_log(log)
+    points = [one for one in records if one["event"] == "point"]
+    figure = plot.path(str(log))
+    plot.write(figure, io.BytesIO(), format="png")
+    assert {axis.get_xscale() for axis in figure.axes} == {"log"}
+    drawn = [line.get_xydata().tolist() for axis in figure.axes for line in axis.lines]
+    fields = {
+        "cross-validated": ["nonzero_weights", "error"],
+        "one score": [],
+        "regression": ["squared_error"],
+    }[way]
+    for field in fields:
+        values = [100 * (1 - one[field]) if field == "error" else one[field] for one in points]
+        assert np.transpose([[one["C"] for one in points], values]).tolist() in drawn
+    if "-v" in words:
+        scores = [[one["C"], one["cross_validation"]["score"]] for one in points]
+        assert scores in drawn
+        best = records[-1]["cross_validation"]["values"]["C"]
+        assert f"C = {best:.4g}" in " ".join(one.get_title(loc="right") for one in figure.axes)
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
+    assert min(text.get_fontsize() for text in texts) >= 9
+    assert figure.get_figwidth() <= 8
+    assert "training rows" in {text.get_text() for text in texts} or way == "one score"
+    assert "<h2>Path</h2>" in page.training_page(records)
+
+
 @pytest.mark.parametrize("words", [["--scale", "standard"], []])
 def test_rings_are_around_the_support_vectors(tmp_path, words):
     y, X = oracle.checkerboard(150)
@@ -407,6 +445,7 @@ def test_hostile_names_are_text(tmp_path):
         (["convergence", "nothing"], "cannot open nothing"),
         (["convergence", "{data}"], "expected a log of randsvm"),
         (["search", "{sgd}"], "tried no combination"),
+        (["path", "{log}"], "its last run has no path"),
         (["search", "{log}", "--axes", "D"], "no parameter D"),
         (["search", "{log}", "--axes", "C,C"], "one or two different parameters"),
         (["search", "{log}", "--axes", "C,gamma,C"], "one or two different parameters"),

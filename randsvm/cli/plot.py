@@ -64,6 +64,18 @@ def convergence(logs: tuple[str, ...], output: str) -> None:
 
 @main.command()
 @click.argument("log", type=options.PATH)
+@_output("path")
+def path(log: str, output: str) -> None:
+    """Draw the path over C of sgd --path.
+
+    The picture has the features with a weight, and the scores of the training rows and of the
+    cross-validation.
+    """
+    _save(output, lambda plot: plot.path(log))
+
+
+@main.command()
+@click.argument("log", type=options.PATH)
 @click.option("--axes", help="One or two parameters, e.g. C,gamma.  [default: those that vary]")
 @_output("search")
 def search(log: str, axes: str | None, output: str) -> None:
