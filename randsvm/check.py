@@ -228,7 +228,7 @@ class Model:
         require("map" not in trailer, UNDECIDED, "random features are not checked")
         self.problem: dict[str, Any] = trailer["problem"]
         self.is_linear = b"solver_type " in text[:100]
-        self.is_l1 = self.problem.get("penalty") == "l1"
+        is_l1 = self.problem.get("penalty") == "l1"
         own = b"randsvm_model 2\n"
         self.own_layout, text = text.startswith(own), text.removeprefix(own) + b"\n"
         above, _, below = text.partition(b"\nw\n" if self.is_linear else b"\nSV\n")
@@ -245,7 +245,7 @@ class Model:
         given = {"gamma": ["1"], "coef0": ["0"], "degree": ["1"], "bias": ["-1"]}
         needed = "bias" if self.is_linear else KERNELS.get(self.kernel, "")
         given |= {key: head[key] for key in needed.split()}
-        self.is_rbf, (self.degree,) = self.kernel == "rbf", map(int, given.pop("degree"))
+        (self.degree,) = map(int, given.pop("degree"))
         self.g, self.r, bias = numbers([word for (word,) in given.values()], real)
         d = n - (bias >= 0)
         svm_type, needed, others, _ = TASKS[task]
@@ -253,7 +253,7 @@ class Model:
         if self.is_linear:
             loss, others = self.problem.get("loss", "hinge"), LINEAR[task]
             solver = LOSSES[loss].format(task.upper())
-            solver = solver.replace("L2R", "L1R") if self.is_l1 else solver
+            solver = solver.replace("L2R", "L1R") if is_l1 else solver
             said = {"nr_class": K, "solver_type": solver, "nr_feature": d}
         if "label" in head or (labels and not self.own_layout):
             said["label"] = " ".join(f"{int(label_value(text))}" for text in labels)
@@ -323,7 +323,7 @@ class Model:
             Z = Rows(np.arange(Z.n + 1), names, np.ones(Z.n, self.real))
         columns, counts = np.unique(np.append(X.indices, Z.indices), return_counts=True)
         A, C, size, root, is_fine = X, Z, abs(B), np.sqrt(self.g), self.real is FINE
-        if self.is_rbf and not is_fine:  # gamma |x - z|^2 = |a - c|^2
+        if self.kernel == "rbf" and not is_fine:  # gamma |x - z|^2 = |a - c|^2
             # A feature that all rows store may be moved: distances stay.
             of_Z = np.bincount(Z.places(columns), Z.values.astype(float), len(columns))
             centre = of_Z / Z.n * (counts == X.n + Z.n)
@@ -340,7 +340,7 @@ class Model:
             for at in (slice(j, j + TILE) for j in range(0, Z.n, TILE)):
                 tile = C.take(at)
                 T = tile.dense(own)
-                if not self.is_rbf:
+                if self.kernel != "rbf":
                     base = self.g * (rows @ T.T) + self.r
                     K = math.prod([base] * self.degree, start=np.ones_like(base))
                 elif is_fine:
@@ -361,7 +361,7 @@ class Model:
         total, x, z = size.sum(), X.lengths, Z.lengths
         if self.kernel == "precomputed":
             error = 2 * S
-        elif self.is_rbf:  # the exponent s^2 = gamma |x - z|^2 errs by `one` + `more` s^2 at most
+        elif self.kernel == "rbf":  # s^2 = gamma |x - z|^2 errs by `one` + `more` s^2 at most
             a = 0 * x if is_fine else A.lengths
             q = self.unit * (root * (X.moved + Z.moved.max()) + 4 * a)
             one = q + 2 * q * q + self.unit * (5 * terms * a * a + 9)
@@ -432,7 +432,7 @@ def machines_of(data: Data, model: Model) -> list[Any]:
         sign, one.epsilon, one.t, one.a = TASKS[task][-1](given, added(weights[rows]))
         one.C, one.y = weights[rows] * factor * given.get("C", 1), y * real(1)
         one.sign = one.y if sign is None else np.full(len(rows), sign)
-        loss, one.l1 = given.get("loss", ""), model.is_l1
+        loss, one.l1 = given.get("loss", ""), given.get("penalty") == "l1"
         one.squared, one.log = "squared" in loss, loss == "log"
         one.tube = tubes[k]
         # The file has a machine of nu-svc divided by rho, and sum |beta| is nu W.
@@ -578,12 +578,12 @@ class Check:
             unknown = np.setdiff1d(self.Z.indices[self.Z.values != 0], model.known)
             require(not len(unknown), BAD, f"the line features lacks {unknown}")
         self.apart = 0.0, 0.0  # of a precomputed kernel, s and the half of |K - K'| [5]
-        if not (samples and model.is_rbf) or "columns" in trailer:
+        if not (samples and model.kernel == "rbf") or "columns" in trailer:
             raw, text = Rows.of(data.texts, data.base, model.real), "other rows, labels or weights"
             is_same = plain or data.digest(raw, model.problem["task"]) == trailer["digest"]
             require(is_same, REFUTED, f"the rows do not have the digest of the model: {text}")
             self.X = model.scaled(raw)
-            if not model.is_rbf:
+            if model.kernel != "rbf":
                 diagonal = model.largest((self.X.lengths + model.unit * self.X.moved) ** 2)
         require(n == trailer["n"], REFUTED, f"{n} rows, the model is of {trailer['n']:.0f}")
         self.machines = machines_of(data, model)
@@ -602,7 +602,6 @@ class Check:
         self.kappa2 = float(diagonal.max(initial=0)) * ROOM
         is_reduced = trailer.get("certificate") == "reduced" or "dual_of" in trailer
         self.is_own = not (model.is_linear or is_reduced)
-        self.knows_dual = self.is_own or bool(said)
 
     def rows(self, some: np.ndarray) -> Rows:
         if self.X is not None:
@@ -655,7 +654,7 @@ class Check:
             longest = Z.lengths.max(initial=0)
             step = unit * (6 * X.moved.max(initial=0) + 4 * longest) + ROOM * apart * longest
             slope = model.degree * np.sqrt(model.g * model.largest((longest + step) ** 2, 1))
-            slope = np.sqrt(2 * model.g) if model.is_rbf else slope
+            slope = np.sqrt(2 * model.g) if model.kernel == "rbf" else slope
             length = ROOM * added(abs(beta)) * slope * step * (model.kernel != "precomputed")
             shift, asymmetry = self.apart
             other = np.array([0 * beta, shift * abs(beta) + asymmetry * added(abs(beta))])
@@ -698,14 +697,15 @@ class Check:
             (dual - dual_room - D + lost / 2, D_error + lost / 2, dual, f"{found_D}, said {dual}"),
             (distance + lost / 2 - gap * size, of_gap, 0, f"{found_gap}, said {gap}"),
         ]
-        claims = claims if self.knows_dual else claims[1:2]
+        knows_dual = self.is_own or self.said
+        claims = claims if knows_dual else claims[1:2]
         stated = [max(unit * max(size, abs(one[2])), 1e-290) for one in claims]  # of underflow
         for (above, error, _, text), most in zip(claims, stated, strict=True):
             require(not above > error + most, REFUTED, text)
         for (above, error, _, text), most in zip(claims, stated, strict=True):
             if not above + error <= most:
                 return UNDECIDED, f"{text}: the rounding of this check, {error:.2g}, is too large"
-        if not self.knows_dual:
+        if not knows_dual:
             return UNDECIDED, f"{found_P}; {dual} is only said of D: --certificate FILE decides"
         text = f"{found_P}, {found_D}, {found_gap} <= {gap:.6g}"
         if self.samples:

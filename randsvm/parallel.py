@@ -99,7 +99,8 @@ class ThreadPool(ThreadPoolExecutor):
 
         ahead: the number of calls that may be submitted before the first result is needed.
         """
-        if _this_thread.running_tasks() >= self._max_workers:
+        # Threads of `completed_results` that still have tasks.
+        if sum(worker.is_alive() for worker in _this_thread.workers) >= self._max_workers:
             for item in items:
                 emit(Waiting())
                 yield work(item)
@@ -155,10 +156,6 @@ class _Thread(threading.local):
     these daemon threads."""
 
     workers: Sequence[threading.Thread] = ()
-
-    def running_tasks(self) -> int:
-        """Return the number of these threads that still have tasks."""
-        return sum(worker.is_alive() for worker in self.workers)
 
 
 _this_thread = _Thread()

@@ -89,13 +89,12 @@ class FirstPass:
     """Makes chunks of blocks of rows, whatever their source, and sums them up.
 
     known: the labels of files, whose path is that of the current file; None: there are no files.
-    classes: whether y has class numbers. written: the largest feature index in the data. last: the
-    largest number of a row of a precomputed kernel, and its file. lacking: what the features of
-    tables lack, for `remarks`.
+    written: the largest feature index in the data. last: the largest number of a row of a
+    precomputed kernel, and its file. lacking: what the features of tables lack, for `remarks`.
     """
 
     def __init__(self, options: ParseOptions, known: LabelTable | None = None) -> None:
-        self.options, self.known, self.classes = options, known, options.labels == "class"
+        self.options, self.known = options, known
         self.n = self.nnz = self.queries = self.zero_weights = self.written = 0
         self.last = Spelling("0", 1, 1), ""
         self.lacking = Counter[tuple[str, str]]()
@@ -152,7 +151,8 @@ class FirstPass:
         self.digest.add(chunk)
         weights = chunk.weights
         self.weighted = self.weighted or (weights is not None and bool((weights != 1).any()))
-        y = (chunk.y if self.classes else np.zeros(len(chunk))).astype(np.int64)
+        has_classes = self.options.labels == "class"
+        y = (chunk.y if has_classes else np.zeros(len(chunk))).astype(np.int64)
         # A chunk may have new classes.
         more = max(0, int(y.max(initial=0)) + 1 - self.of_classes.shape[1])
         counts, sums, rest = np.pad(self.of_classes, ((0, 0), (0, more)))
@@ -165,7 +165,8 @@ class FirstPass:
 
     def summary(self, labels: Sequence[str], columns: Columns | None = None) -> Summary:
         """Return the summary, after the last chunk. labels: of all classes"""
-        sums = self.of_classes if self.classes else self.of_classes[:, :0]
+        has_classes = self.options.labels == "class"
+        sums = self.of_classes if has_classes else self.of_classes[:, :0]
         # Rows of the last classes may all have the weight 0.
         counts, weights, rest = np.pad(sums, ((0, 0), (0, len(labels) - sums.shape[1])))
         return Summary(

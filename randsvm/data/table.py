@@ -1076,17 +1076,15 @@ class _Rows:
         keep: Sequence[str],
         exact_keys: bool,
     ) -> None:
-        self.options, self.exact_keys = options, exact_keys
-        self.columns, self.missing = columns.columns, _in_table(columns.missing, table)
-        self.fill, self.delimiter = columns.fill, columns.separator
+        self.columns, self.options, self.exact_keys = columns, options, exact_keys
+        self.missing = _in_table(columns.missing, table)
         starts = list(columns.with_starts(options.zero_based))
         self.starts = [start for _, start in starts]
         names = [column.name for column in columns.columns]
         self.features, self.kept = table.places(names), table.places(keep, "--keep")
         # The position of the label; None if there is none.
-        is_named = columns.label in table.names or (
-            columns.label is not None and not options.any_label
-        )
+        is_needed = columns.label is not None and not options.any_label
+        is_named = columns.label in table.names or is_needed
         self.label = table.places([columns.label])[0] if is_named else None
         own = [*self.features, *([] if self.label is None else [self.label])]
         table.check({*names, *keep}, own, self.kept)
@@ -1119,26 +1117,27 @@ class _Rows:
 
     def _features(self, batch: _Batch) -> tuple[np.ndarray, np.ndarray, Counter[tuple[str, str]]]:
         """Return the indices and values of all features, (m, columns), and what they lack."""
-        shape = batch.rows, len(self.columns)
+        columns, fill = self.columns.columns, self.columns.fill
+        shape = batch.rows, len(columns)
         indices, X = np.empty(shape, np.int32), np.empty(shape)
         lacking = Counter[tuple[str, str]]()
         indices[:] = self.starts
-        numeric = [at for at, column in enumerate(self.columns) if column.categories is None]
+        numeric = [at for at, column in enumerate(columns) if column.categories is None]
         numbers = batch.numbers([self.features[at] for at in numeric], self.missing)
         for i in np.flatnonzero(np.isnan(numbers).any(axis=1)).tolist():
-            column, place = self.columns[numeric[i]], self.features[numeric[i]]
-            is_missing = self._without_number(batch, place, numbers[i], "a value", self.fill)
+            column, place = columns[numeric[i]], self.features[numeric[i]]
+            is_missing = self._without_number(batch, place, numbers[i], "a value", fill)
             numbers[i, is_missing] = column.mean or 0.0
             lacking[FILLED, column.name] += int(is_missing.sum())
         X[:, numeric] = numbers.T
-        for at, column in enumerate(self.columns):
+        for at, column in enumerate(columns):
             if column.categories is None:
                 continue
             place, positions = self.features[at], self.positions[at]
             codes, texts = batch.texts(place)
             known = np.array([_position(positions, text) for text in texts], np.int32)[codes]
             is_empty = np.array([not text for text in texts])[codes]
-            if not self.fill:
+            if not fill:
                 batch.refuse(place, is_empty, "a value", MEAN_FILLS)
             X[:, at], indices[:, at] = known >= 0, known
             lacking[EMPTY, column.name] += int(is_empty.sum())
@@ -1185,14 +1184,15 @@ class _Rows:
 
         In those of a database an empty text is "", and a field without a text is NULL.
         """
+        delimiter = self.columns.separator
         if not self.exact_keys:
             columns = [np.array(own, object)[codes] for codes, own in map(batch.texts, self.kept)]
-            return [written_record(row, self.delimiter) for row in zip(*columns, strict=True)]
+            return [written_record(row, delimiter) for row in zip(*columns, strict=True)]
         fields = []
         for codes, values in map(batch.values, self.kept):
-            texts = ["" if v is None else written_record([str(v)], self.delimiter) for v in values]
+            texts = ["" if v is None else written_record([str(v)], delimiter) for v in values]
             fields.append(np.array(texts, object)[codes])
-        return list(map(self.delimiter.join, zip(*fields, strict=True)))
+        return list(map(delimiter.join, zip(*fields, strict=True)))
 
 
 def _positions(categories: Sequence[str], start: int) -> dict[str, int]:

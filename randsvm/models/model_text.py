@@ -274,7 +274,7 @@ class Header:
         Raise ModelError, also for a model in the own layout without a trailer.
         """
         self.name = name
-        self.program, self.last_line, self._kinds = header_format
+        program, self.last_line, self._kinds = header_format
         end, items = split_trailer(content, name)
         self.trailer, self.is_foreign = Trailer(items or {}, name), items is None
         self.own_layout = False
@@ -290,7 +290,7 @@ class Header:
             word, *rest = line.split(None, 1) or [b""]
             keyword = word.decode("ascii", "replace")
             if keyword not in self._kinds:
-                expected = f"a keyword of {self.program}'s model format"
+                expected = f"a keyword of {program}'s model format"
                 hint = " (is it a model?)" if number == 1 else ""
                 raise self.error(number, expected, quoted(word) + hint)
             if keyword in self.lines:

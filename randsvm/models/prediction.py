@@ -103,12 +103,12 @@ def predict(
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
     rows = RowFiles(loaded, model, paths, params)
-    prediction = _FilePrediction(model, loaded, rows, params, resources or Resources())
+    prediction = _FilePrediction(model, rows, params)
     with listening(watch):
         with prediction.created_output(output) as stream:
             # Nothing is written before the first rows are read, which may fail.
             header = files.encoded(prediction.header)
-            for found, keys in prediction.parts():
+            for found, keys in prediction.parts(resources or Resources()):
                 stream.write(header + prediction.lines(found, keys))
                 header = b""
             stream.write(header)
@@ -158,7 +158,7 @@ def predicted_rows(
     largest: float | None,
     X: CsrMatrix,
 ) -> PredictedRows:
-    """Return the predictions of rows as in a file. largest : of `_FilePrediction`."""
+    """Return the predictions of rows as in a file. largest : see CoverageCounts; None: no sets"""
     rows = model.rows(X)
     needs_f = params.scores or params.probabilities or params.metrics or largest is not None
     f = model.decision(rows, labels_only=not needs_f)
@@ -184,28 +184,26 @@ class _FilePrediction:
     """The prediction of files: predicted rows, lines of the output, counts over all rows.
 
     unseen_values, unseen : number of values of features that training never saw, and these features
-    largest : the largest score of a label in a set, or half the width of intervals; None: neither
+    coverage : the counts of sets or intervals; None: there are none
     between : the text between the fields of a line
     names : the labels as fields
     header : the first line; with kept columns, the names of all columns
     """
 
-    def __init__(
-        self, path: str, model: Model, rows: RowFiles, params: PredictParams, resources: Resources
-    ) -> None:
+    def __init__(self, path: str, rows: RowFiles, params: PredictParams) -> None:
         """Prepare a prediction. path : the model file."""
-        self.model, self.rows, self.params, self.resources = model, rows, params, resources
+        self.rows, self.params, model = rows, params, rows.model
         self.count = self.labelled = self.unseen_values = 0
         self.unseen = np.empty(0, np.int32)
         self.metric: ClassCounts | RegressionErrors = RegressionErrors()
         if not model.is_regression:
             self.metric = ClassCounts(len(model.labels), params.metrics)
-        self.coverage, self.largest = None, None
+        self.coverage = None
         if params.coverage is not None:
             if model.conformal is None:
                 raise ModelError(f"{path}: expected a model that was trained with --conformal")
-            self.largest = model.conformal.largest(params.coverage)
-            self.coverage = CoverageCounts(params.coverage, self.largest)
+            largest = model.conformal.largest(params.coverage)
+            self.coverage = CoverageCounts(params.coverage, largest)
         self.between = rows.delimiter if rows.kept else " "
         self.names = _written_labels(model, params.labels)
         odd = next((name for name in self.names if {"\n", "\r"} & set(name)), None)
@@ -219,25 +217,25 @@ class _FilePrediction:
             kept = [written_record([name], self.between) for name in rows.kept]
             self.header = self.between.join([*kept, *columns]) + "\n"
 
-    def parts(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
+    def parts(self, resources: Resources) -> Iterator[tuple[PredictedRows, list[str] | None]]:
         """Yield the predictions of consecutive rows, and the columns that --keep copies."""
         # The progress of the reader before each block. The reader is some blocks ahead.
         progress: list[Any] = [Progress("predicting", 0, None, "B")]
-        work = partial(predicted_rows, self.model, self.params, self.largest)
+        largest = None if self.coverage is None else self.coverage.largest
+        work = partial(predicted_rows, self.rows.model, self.params, largest)
         with ExitStack() as stack:
-            if self.resources.cluster is None:
-                pool = stack.enter_context(ThreadPool(self.resources.threads))
+            if resources.cluster is None:
+                pool = stack.enter_context(ThreadPool(resources.threads))
                 in_order: Callable[..., Iterator[PredictedRows]]
                 in_order = partial(pool.map_in_order, lambda call: call())
             else:
                 # dask is optional, and its import takes a second.
                 from randsvm.cluster.executor import calls_on
 
-                in_order = stack.enter_context(calls_on(self.resources.cluster, self.model))
-            for number, block in enumerate(
-                self.rows.blocks(progress.append, self.resources.threads)
-            ):
-                parts = list(slices(len(block), self.model.rows_at_once))
+                in_order = stack.enter_context(calls_on(resources.cluster, self.rows.model))
+            blocks = self.rows.blocks(progress.append, resources.threads)
+            for number, block in enumerate(blocks):
+                parts = list(slices(len(block), self.rows.model.rows_at_once))
                 calls = (partial(work, block.X[part]) for part in parts)
                 for part, found in zip(parts, in_order(calls), strict=True):
                     self._add(found, block, part)
@@ -273,7 +271,7 @@ class _FilePrediction:
             **{name: getattr(metric, name, None) for name in SCORES},
             unseen_features=len(self.unseen),
             seconds=seconds,
-            noise_scale=self.model.noise_scale if self.params.probabilities else None,
+            noise_scale=self.rows.model.noise_scale if self.params.probabilities else None,
             metrics=metric.metrics(self.rows.labels.labels) if self.params.metrics else None,
             coverage=None if self.coverage is None else self.coverage.counted(),
         )
@@ -292,9 +290,9 @@ class _FilePrediction:
 
         query, table, kept = self.rows.paths[0], self.params.into, self.rows.kept
         assert isinstance(query, Query) and table is not None
-        is_whole = all(isinstance(value, int) for value in label_values(self.model.labels))
+        is_whole = all(isinstance(value, int) for value in label_values(self.rows.model.labels))
         names = fields_of(self.header.rstrip("\n"))[len(kept) :]
-        label = "int64" if is_whole and not self.model.is_regression else "string"
+        label = "int64" if is_whole and not self.rows.model.is_regression else "string"
         kinds = {name: label if name == "label" else "float64" for name in names}
         return filled_table(query, table, kept, kinds)
 
@@ -333,7 +331,7 @@ class _FilePrediction:
         """Return the names of the columns of the output, its first line without kept columns, and
         the function that returns the line of each row.
         """
-        model, params, count = self.model, self.params, len(self.model.b)
+        model, params, count = self.rows.model, self.params, len(self.rows.model.b)
         if params.coverage is not None and not model.is_regression:
             return [], f"{LABEL_SETS} {params.coverage:g}\n", self._sets
         if params.scores:
@@ -350,8 +348,9 @@ class _FilePrediction:
         return ["label", *self.names], first_line, self._likely
 
     def _numbers(self, rows: PredictedRows) -> list[str]:
-        values, half = rows.f, self.largest
-        if half is not None:
+        values = rows.f
+        if self.coverage is not None:
+            half = self.coverage.largest
             values = np.column_stack([values, values - half, values + half])
         return [line.replace(" ", self.between) for line in join_rows(values)]
 

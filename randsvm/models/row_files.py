@@ -106,7 +106,7 @@ class RowFiles:
         is_text = self.columns is not None and self.columns.format != "parquet"
         require(not params.no_header or is_text, "--no-header is for CSV and TSV files")
         require(delimiter is None or is_text, "--delimiter is for CSV and TSV files")
-        self.options = ParseOptions(
+        options = ParseOptions(
             labels="number" if model.is_regression else "class",
             zero_based=model.zero_based,
             any_label=not training or model.is_one_class,
@@ -114,17 +114,18 @@ class RowFiles:
             float64=True,
             table=how,
         )
-        self.read: Reader = partial(svmlight.read_blocks, prompt=prompt)
+        read: Reader = partial(svmlight.read_blocks, prompt=prompt)
         if self.columns is not None:
             # Imported here because few runs read tables.
             from randsvm.data import table
 
-            self.read = partial(
+            read = partial(
                 table.read_blocks,
                 columns=self.columns,
                 keep=self.kept,
                 exact_keys=is_query,
             )
+        self.read = partial(labelled_blocks, paths, read, self.labels, options, self.row_weights)
 
     @property
     def delimiter(self) -> str:
@@ -138,15 +139,7 @@ class RowFiles:
         ParsedRows.weights : (m,) float64.
         """
         with self.row_weights or nullcontext():
-            for block in labelled_blocks(
-                self.paths,
-                self.read,
-                self.labels,
-                self.options,
-                self.row_weights,
-                watch,
-                jobs,
-            ):
+            for block in self.read(watch, jobs):
                 self.lacking.update(block.lacking)
                 rows = block.without_zero_weights() if self.training else block
                 weights = np.ones(len(rows)) if rows.weights is None else rows.weights

@@ -429,7 +429,7 @@ def _plan(
     data, model: as of `train`
     """
     job = trainer.job
-    remarks = [*_unused_options(params), *_remarks(trainer, params)]
+    remarks = _remarks(trainer, params)
     params = trainer.resolved(trainer.with_gamma(params))
     described = trainer.described(params)
     _report_start(trainer, params, described, clock)
@@ -463,17 +463,14 @@ def _arguments_of(params: AnyParams, grid: Grid = ()) -> list[str]:
     return command_line(params, grid=grid, names=used)
 
 
-def _unused_options(params: AnyParams) -> list[str]:
-    """Return a message for each option without effect. LIBSVM ignores such options silently."""
-    return [
+def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
+    """Return messages for the user about parameters, labels and scaling."""
+    K, scaling = len(trainer.labels), trainer.D.scaling
+    # LIBSVM ignores such options silently.
+    remarks = [
         f"{option} has no effect with -s {params.task} -t {params.kernel}"
         for option in ineffective_flags(params)
     ]
-
-
-def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
-    """Return messages for the user about labels, parameters and scaling."""
-    remarks, K, scaling = [], len(trainer.labels), trainer.D.scaling
     if K > MANY_INTEGERS and isinstance(label_values(trainer.labels)[0], int):
         remarks.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
     elif is_many(K, trainer.D.n):

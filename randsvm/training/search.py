@@ -177,8 +177,8 @@ class Scores(Generic[AnyParams]):
     most: the rows of the last stage
     results: in the order of the grid; None: the combination has no score
     logged: see `logged_results`
-    candidate_seconds: the seconds per candidate in the last timed stage; 0 if none was timed
-    timed_rows: the rows of that stage
+    seconds: those of a candidate in the last timed stage, divided by a power of its rows; 0 if none
+        was timed
     """
 
     def __init__(
@@ -195,11 +195,11 @@ class Scores(Generic[AnyParams]):
         self.criterion = criterion_of(job.search, params, D.summary.labels)
         self.results: dict[AnyParams, Tried | None] = {}
         self.logged = logged_results(job.search.earlier())
-        self.candidate_seconds, self.timed_rows = 0.0, 1
+        self.seconds = 0.0
 
     def expected_seconds(self, count: int, rows: int) -> float:
         """Return the seconds that a stage of `count` candidates on `rows` rows takes."""
-        return self.candidate_seconds * count * (rows / self.timed_rows) ** COST_POWER
+        return self.seconds * count * rows**COST_POWER
 
     @property
     def ranked(self) -> list[Tried]:
@@ -267,8 +267,7 @@ class Scores(Generic[AnyParams]):
             where = "" if rows == self.D.n else f" on {rows:,} rows"
             emit(Notice(f"no time for {left} of {len(params)} combinations{where}"))
         if done and self.until < inf:
-            self.candidate_seconds = (time.perf_counter() - began) / done
-            self.timed_rows = rows
+            self.seconds = (time.perf_counter() - began) / done / rows**COST_POWER
         if not is_first and 2 * left >= len(params):
             self.results = before
             return False
