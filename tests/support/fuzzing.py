@@ -307,7 +307,8 @@ class Models:
 
 def in_order(content: bytes) -> bool:
     """Whether the keywords are in the order in which their program writes them."""
-    found = [line.split(None, 1)[0].decode("latin-1") for line in content.split(b"\n") if line]
+    lines = [line.split(None, 1) for line in content.split(b"\n")]
+    found = [words[0].decode("latin-1") for words in lines if words]
     layouts = (libsvm_format.HEADER_FORMAT, linear_model.HEADER_FORMAT)
     return any(
         [word for word in keywords if word in found] == found[: found.index(last_line)]

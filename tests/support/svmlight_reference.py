@@ -39,7 +39,7 @@ class Rows:
 
 def parse(text: bytes, *, labels: str, zero_based: bool = False, unlabelled: bool = False) -> Rows:
     rows = Rows()
-    for line_number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+    for line_number, line in enumerate(text.split(b"\n"), 1):
         content, _hash_sign, comment = line.removesuffix(b"\r").partition(b"#")
         tokens = [(match.group(), match.start() + 1) for match in TOKEN.finditer(content)]
         column = 0
