@@ -413,12 +413,11 @@ class KernelTrainer(Trainer[KernelParams]):
 
         coarse_gap: the gap if it is larger than that of the search
         """
-        stop, asked, trainer = self.job.stop, self.job.search.search_gap, self.for_parts()
+        stop, asked = self.job.stop, self.job.search.search_gap
         looser = Search.DEFAULT_GAP if asked is None else asked
         if stop.wanted_gap is not None:
             stop = replace(stop, gap=max(stop.wanted_gap, looser, coarse_gap))
-        trainer.job = replace(trainer.job, stop=replace(stop, reduce=None))
-        return trainer
+        return self.for_parts(replace(stop, reduce=None))
 
     def new_run(self, plan: Plan[KernelParams], clock: Clock) -> KernelTrainingRun:
         subtasks, largest = self._subtasks_and_algorithm(plan.params)
@@ -502,7 +501,6 @@ class KernelTrainingRun(FileRun[KernelParams]):
     solved: the solutions by the numbers of their subtasks, also those of interrupted ones
     under_way: the rounds of subtasks by their numbers
     transcripts: what --certificate writes of each subtask, by their numbers
-    density_marks: what a model of novelty detection has for probabilities
     """
 
     trainer: KernelTrainer
@@ -522,7 +520,6 @@ class KernelTrainingRun(FileRun[KernelParams]):
         self.solved: dict[int, SubtaskSolution] = {}
         self.under_way: dict[int, Rounds] = {}
         self.transcripts: dict[int, TranscriptArrays] = {}
-        self.density_marks: dict[str, Any] = {}
 
     def run(self) -> None:
         """Solve the subtasks for which there is time.
@@ -661,7 +658,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
         if self.params.probability and self.params.prediction_type == "one-class":
             D, end = self.subtasks.D, self.plan.until - RESERVED_SECONDS
             decision = self.machine.decision_matrix
-            self.density_marks = fit_density_marks(D, decision, self.clock, end)
+            self.calibrated = fit_density_marks(D, decision, self.clock, end)
         super().complete()
 
     def _report(self) -> None:
@@ -874,7 +871,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
         mapping = self.trainer.map_of(self.params)
         if mapping is None:
             common["float64"] = True
-        return finished(self.machine, mapping, **common, **self.density_marks)
+        return finished(self.machine, mapping, **common)
 
     @cached_property
     def machine(self) -> KernelModel:

@@ -57,6 +57,7 @@ from randsvm.models.model import ONE_CLASS_LABELS, Model
 from randsvm.models.model_text import metadata_of, save
 from randsvm.parallel import one_blas_thread
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, option_fields, require
+from randsvm.parameters.rounds import RoundsParams
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams, resolve_gamma, weights_of_labels
@@ -268,7 +269,7 @@ class Trainer(ABC, Generic[AnyParams]):
 
     def __init__(self, name: str, job: Job) -> None:
         """name: of the algorithm."""
-        self.name, self.job = name, job
+        self.name, self.job = name, replace(job, search=job.search.resolved())
 
     def set_rows(self, whole: Dataset, path: str, params: AnyParams) -> None:
         """Take the rows of the file `path`, labelled and scaled.
@@ -314,10 +315,13 @@ class Trainer(ABC, Generic[AnyParams]):
             return params
         return replace(params, gamma=self.gamma_of(params) if params.uses("gamma") else None)
 
-    def for_parts(self: AnyTrainer) -> AnyTrainer:
-        """Return a trainer for parts of the rows, which another process may train on."""
-        other = copy(self)
-        other.job = replace(self.job, search=Search(), stop=replace(self.job.stop, warm_start=None))
+    def for_parts(self: AnyTrainer, stop: RoundsParams | None = None) -> AnyTrainer:
+        """Return a trainer for parts of the rows, which another process may train on.
+
+        stop: in place of that of the job
+        """
+        other, stop = copy(self), replace(stop or self.job.stop, warm_start=None)
+        other.job = replace(self.job, search=Search(), stop=stop)
         return other
 
     def fit(self, D: Dataset, params: AnyParams, seconds: float = inf) -> Decision:
@@ -396,7 +400,6 @@ def train(
     """
     job = trainer.job
     clock = Clock(job.limits.time_limit, watch)
-    trainer.job = replace(job, search=job.search.resolved())
     check_paths(data, model, job)
     check_select_by(job.search, params)
     params = trainer.prepared(params)
@@ -697,7 +700,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
         trainer = self.trainer
         calibration = calibration_of(self.params)
         if calibration is not None:
-            self.calibrated = fit_by_cross_validation(
+            found = fit_by_cross_validation(
                 trainer.D,
                 self.params,
                 trainer.for_parts().fit,
@@ -705,6 +708,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
                 trainer.job,
                 self.clock.end - RESERVED_SECONDS,
             )
+            self.calibrated = {**self.calibrated, **found}
 
     @property
     def cross_validation(self) -> Tried | None:
