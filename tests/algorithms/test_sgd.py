@@ -20,7 +20,7 @@ from sklearn import svm
 from trainings import Learner, SgdSchedule, _sgd
 
 from randsvm import Arrays, api
-from randsvm.errors import Interrupted
+from randsvm.errors import Interrupted, ParameterError
 from randsvm.events import Notice, Progress, Underway
 
 D = 13  # features of the rows that both learners are given
@@ -706,6 +706,18 @@ def test_an_l1_penalty_reaches_the_minimum_where_a_column_lies_far_from_zero(con
     options = {"loss": "squared-hinge", "C": 100, "gap": 1e-4, "penalty": "l1"}
     near, shifted = (api.train(Arrays(one, y), algorithm="sgd", **options) for one in (X, far))
     assert shifted.outcome.primal <= near.outcome.primal * 1.01
+
+
+def test_an_l1_penalty_needs_the_memory_for_all_rows_twice():
+    """A nonzero takes 12 bytes in its row, and as many in its column."""
+    X = np.random.default_rng(0).normal(size=(1000, 720))
+    rows, needed = Arrays(X, X[:, 0] > 0), 24 * X.size
+    options = {"penalty": "l1", "loss": "log", "C": 0.01, "gap": 0.1, "algorithm": "sgd"}
+    with pytest.raises(ParameterError, match=f"here {needed:,} bytes: --memory is too small"):
+        api.train(rows, memory=needed - 1, **options)
+    assert api.train(rows, memory=needed, **options).outcome.gap <= 0.1
+    # The other penalty reads the rows again in each pass.
+    assert api.train(rows, memory=needed - 1, **{**options, "penalty": "l2"}).outcome.gap <= 0.1
 
 
 def test_an_interrupted_training_with_an_l1_penalty_keeps_its_best_weights():
