@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from math import inf, nan
 from typing import Any
 
@@ -139,9 +139,8 @@ class LinearTrainer(Trainer[SgdParams]):
         return replace(self.path[-1], path=False)
 
     def described(self, params: SgdParams) -> StartDetails:
-        notices = []
-        if params.average and not params.epochs:
-            notices.append("--average has no effect with --gap and without --epochs")
+        unused = "--average has no effect with --gap and without --epochs"
+        notices = [unused] * (params.average and not params.epochs)
         return StartDetails(notices=notices, fields={"gap_asked": params.gap})
 
     def decision(self, D: Dataset, params: SgdParams, clock: Clock) -> Decision:
@@ -229,13 +228,13 @@ class LinearTrainingRun(FileRun[SgdParams]):
             self.D = self.D.mapped(mapping.over(D.summary.features))
         if self.D.nnz <= FEW_VALUES:
             self.D = self.D.single_threaded()
-        began = time.perf_counter()
+        began, self.moments = time.perf_counter(), cache(partial(newton.column_moments, self.D))
         # Columns of sparse rows are many, and their means are small.
         if 2 * self.D.nnz <= self.D.n * self.D.d:
             R2 = sgd.mean_square(self.D) or 1.0
         else:
-            R2 = float(self.moments[1].sum()) or 1.0
-            self.share_of_means = float(np.square(self.moments[0]).sum()) / R2
+            R2 = float(self.moments()[1].sum()) or 1.0
+            self.share_of_means = float(np.square(self.moments()[0]).sum()) / R2
         self.rng = Draws(trainer.job.data_params.seed)
         passes = EVALUATION_PASSES * (time.perf_counter() - began)
         self.first_learner = partial(_first_learner, self.D, trainer.labels, R2, self.rng.seed)
@@ -249,15 +248,11 @@ class LinearTrainingRun(FileRun[SgdParams]):
             self.groups = sgd.group_count(self.D, self.learner, room)
 
     @cached_property
-    def moments(self) -> np.ndarray:
-        return newton.column_moments(self.D)
-
-    @cached_property
     def minimiser(self) -> newton.Minimiser:
         return newton.Minimiser(
             self.D,
             self.learner.steps,
-            lambda: self.moments,
+            self.moments,
             bias=not self.params.no_bias,
             memory=self.trainer.job.resources.memory // 4,
         )
@@ -274,30 +269,25 @@ class LinearTrainingRun(FileRun[SgdParams]):
             if params is not self.params:
                 self.params, self.learner = params, self.first_learner(params)
                 self.evaluation, self.certificate, self.largest_gap = None, UNKNOWN, None
-            self._run_once()
-            if self.stopped.reason is StopReason.TIME_LIMIT:
+            self.train()
+            with suppress(TimeLimitError), self.clock.until(lambda: self.plan.until):
+                self._evaluate()
+            if self.last_step is not None and not self.certificate.certified:
+                self.stopped = Stopped(StopReason.TIME_LIMIT)
+            stopped = self.stopped
+            if stopped.reason is StopReason.TIME_LIMIT:
                 break
+            asked = self.params.gap or inf
+            if stopped.reason is StopReason.GAP_REACHED and not self.certificate.gap <= asked:
+                self.stopped = Stopped(StopReason.GAP_NOT_PROVEN)
             if len(self.points) > 1:
                 emit(self._point())
             if self.kept is None or self.kept.params != self.plan.params:
                 self.kept = copy(self)
-        stopped = self.stopped
         if self.kept is not None:
             self._take_kept()
         if stopped.reason is StopReason.TIME_LIMIT:
             self.stopped = stopped
-
-    def _run_once(self) -> None:
-        """Train with the C of `params`, and evaluate."""
-        self.train()
-        with suppress(TimeLimitError), self.clock.until(lambda: self.plan.until):
-            self._evaluate()
-        if self.last_step is not None and not self.certificate.certified:
-            self.stopped = Stopped(StopReason.TIME_LIMIT)
-        elif self.stopped.reason is StopReason.GAP_REACHED and not self.certificate.gap <= (
-            self.params.gap or inf
-        ):
-            self.stopped = Stopped(StopReason.GAP_NOT_PROVEN)
 
     def _point(self) -> Point:
         found = self.outcome(self.stopped)._asdict()
@@ -333,8 +323,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
             C = self.trainer.cost_and_lambda(self.params)[0]
             notes.append(f"the path came to C = {C:g}, and that is the C of the model")
         if stopped.reason in BROKEN_OFF and self.kept is None and self.last_step is not None:
-            zero = np.flatnonzero(~self.linear.w.any(axis=0))
-            labels = [self.trainer.labels[k] for k in zero] if len(self.linear.b) > 1 else []
+            each = zip(self.trainer.labels, self.linear.w.T, strict=False)
+            labels = [label for label, w in each if not w.any()] * (len(self.linear.b) > 1)
             text = ", ".join(labels[:MAX_NAMED]) + ", ..." * (len(labels) > MAX_NAMED)
             if labels:
                 notes.append(f"weights of {len(labels)} classes are 0, not yet trained: {text}")
@@ -408,14 +398,6 @@ class LinearTrainingRun(FileRun[SgdParams]):
     def has_model(self) -> bool:
         has_found = self.found is not None or self.last_step is not None
         return self.learner.steps_made > 0 or has_found
-
-    def so_far(self) -> tuple[Model, Trained] | None:
-        if not self.has_model:
-            return None
-        # The next steps change the weights in place.
-        now = copy(self)
-        now.found = Linear(*(weights.copy() for weights in self.linear))
-        return super(LinearTrainingRun, now).so_far()
 
     def outcome(self, stopped: Stopped) -> Trained:
         evaluation, objective, linear = self.evaluation, self.learner.steps, self.linear
