@@ -211,15 +211,17 @@ def exponentials(real[:, :] K, int widest=512):
 
 
 def mirror(real[:, ::1] K, int begin, int end):
-    """Set K[j, i] = K[i, j] for begin <= i < end and j > i. K : (m, m)."""
-    cdef Py_ssize_t m = K.shape[0], first, i, j
+    """Set K[i, j] = K[j, i] for begin <= i < end and j > i. K : (m, m)."""
+    cdef Py_ssize_t m = K.shape[0], row, column, i, j
     if K.shape[1] != m or not 0 <= begin <= end <= m:
         raise ValueError("expected a square matrix and some of its rows")
     with nogil:
-        for first in range(begin, end, 8):
-            for j in range(first + 1, m):
-                for i in range(first, min(first + 8, min(end, j))):
-                    K[j, i] = K[i, j]
+        # Both the lines of the cache that a square of 16 x 16 reads and those it writes stay there.
+        for column in range(begin, m, 16):
+            for row in range(begin, min(end, column + 16), 16):
+                for i in range(row, min(row + 16, end)):
+                    for j in range(max(column, i + 1), min(column + 16, m)):
+                        K[i, j] = K[j, i]
 
 
 def sort_into_cells(const real[:, ::1] x, int w, uint16_t[::1] places):

@@ -255,18 +255,17 @@ class Layout:
     def gram(self, X: Matrix, dtype: type) -> np.ndarray:
         """Return the kernel values of every pair of rows, (m, m), as float32 or float64."""
         K: np.ndarray = np.empty((X.shape[0], X.shape[0]), dtype)
-        parts = list(slices(len(K), GRAM_ROWS))
-        centres = [self.centres(X[at]) for at in parts]
-        for number, i in enumerate(parts):
-            rows = self.lay_out(X[i])
-            for j, columns in zip(parts[number:], centres[number:], strict=True):
-                block = K[i, j] if dtype is self.dtype else np.empty(K[i, j].shape, self.dtype)
-                self.store(rows, columns, block)
-                if dtype is not self.dtype:
-                    K[i, j] = block
-            mirror(K, i.start, i.stop)
+        rows = self.lay_out(X)
+        for at in slices(len(K), GRAM_ROWS):
+            others = slice(at.start, len(K))
+            part = K[others, at]
+            block = part if dtype is self.dtype else np.empty(part.shape, self.dtype)
+            self.store(self.some(rows, others), self.centres(X[at]), block)
+            if block is not part:
+                part[:] = block
+            mirror(K, at.start, at.stop)
         if self.kernel.name == "rbf":
-            np.fill_diagonal(K, 1.0)
+            K.ravel()[:: len(K) + 1] = 1.0
         return K
 
     def centred(self, X: Matrix) -> np.ndarray:
