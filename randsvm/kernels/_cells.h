@@ -113,7 +113,7 @@ INLINED void NAMED(add_distances)(const NUMBER *z, long stride, long count, cons
 /* The same for features that have the value of x in the whole box. Add what they add to the
    exponents of all rows in the box, before EXPONENT, to shares : (stride,). */
 INLINED void NAMED(add_shares)(const NUMBER *z, long stride, long count, const NUMBER *x,
-                               double gamma, const int32_t *features, long found, NUMBER *far,
+                               double rate, const int32_t *features, long found, NUMBER *far,
                                NUMBER *shares)
 {
     for (long at = 0; at < count; at += WIDTH) {
@@ -125,7 +125,7 @@ INLINED void NAMED(add_shares)(const NUMBER *z, long stride, long count, const N
             ADD_TERM(sum, x[k], value);
         }
         *(REALS *)(far + at) = distance;
-        *(REALS *)(shares + at) += SCALED(sum, gamma);
+        *(REALS *)(shares + at) += SCALED(sum, rate);
     }
 }
 
@@ -180,7 +180,7 @@ INLINED void NAMED(surround)(const NUMBER *panels, long count, long d, long w, N
    are not in `shares`; kept : (count,), the numbers of the centres to use; shares : (count,);
    places : (rows,), the row of u for each row of the panel. */
 INLINED void NAMED(add_panel)(const int vectors, const int columns, const NUMBER *x, long d,
-                              const NUMBER *z, double gamma, const NUMBER *beta,
+                              const NUMBER *z, double rate, const NUMBER *beta,
                               const int32_t *differs, long found, const int32_t *kept,
                               const NUMBER *shares, long count, const place *places, long rows,
                               double *u)
@@ -211,7 +211,7 @@ INLINED void NAMED(add_panel)(const int vectors, const int columns, const NUMBER
                 }
                 for (int s = 0; s < TILE; s++)
                     for (int v = 0; v < wide; v++)
-                        values[s][v] = NAMED(exponential)(EXPONENT(values[s][v], gamma));
+                        values[s][v] = NAMED(exp2)(EXPONENT(values[s][v], rate));
                 for (int s = 0; s < TILE && at + s < to; s++)
                     for (int c = 0; c < columns; c++)
                         for (int v = 0; v < wide; v++)
@@ -236,7 +236,7 @@ INLINED long NAMED(add_sums_of_cells)(const int vectors, const int columns, cons
 {
     const NUMBER *panels = it->panels, *z = it->z, *columns_of_z = it->columns;
     const NUMBER limit = it->limit;
-    const double gamma = it->gamma;
+    const double rate = it->rate;
     int32_t near_group[MOST], kept[MOST + TILE];
     /* Of the centres near a group, and of those near a cell. */
     NUMBER far_group[MOST], shares_group[MOST], far[MOST], shares[MOST + TILE];
@@ -260,7 +260,7 @@ INLINED long NAMED(add_sums_of_cells)(const int vectors, const int columns, cons
         long some = NAMED(divide)(below, above, all, w, same, differs_group);
         for (long j = 0; j < MOST; j++)
             far_group[j] = shares_group[j] = 0;
-        NAMED(add_shares)(columns_of_z, it->stride, it->centres, below, gamma, same, w - some,
+        NAMED(add_shares)(columns_of_z, it->stride, it->centres, below, rate, same, w - some,
                           far_group, shares_group);
         for (long j = 0; j < it->stride; j++)
             far[j] = far_group[j];
@@ -283,7 +283,7 @@ INLINED long NAMED(add_sums_of_cells)(const int vectors, const int columns, cons
             long others = NAMED(divide)(l, h, differs_group, some, same, differs);
             for (long j = 0; j < stride; j++)
                 far[j] = far_group[j], shares[j] = shares_group[j];
-            NAMED(add_shares)(columns_near, stride, near, l, gamma, same, some - others, far,
+            NAMED(add_shares)(columns_near, stride, near, l, rate, same, some - others, far,
                               shares);
             NAMED(add_distances)(columns_near, stride, near, l, h, differs, others, far);
             long found = NAMED(nearest)(far, near, limit, kept);
@@ -296,7 +296,7 @@ INLINED long NAMED(add_sums_of_cells)(const int vectors, const int columns, cons
                 differs[others++] = k;
             for (long at = cell * CELL; at < it->m && at < (cell + 1) * CELL; at += PANEL) {
                 long rows = at + PANEL < it->m ? PANEL : it->m - at;
-                NAMED(add_panel)(vectors, columns, panels + at * d, d, z, gamma, beta, differs,
+                NAMED(add_panel)(vectors, columns, panels + at * d, d, z, rate, beta, differs,
                                  others, kept, shares, found, it->places + at, rows, u);
                 values += rows * found;
             }

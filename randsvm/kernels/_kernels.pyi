@@ -23,7 +23,7 @@ def lay_out_panels(
     starts: _Integers, features: _Integers, values: _Reals, right: _Reals, panels: _Reals
 ) -> None: ...
 def dense_rbf(
-    x: _Reals, panels: _Reals, gamma: float, K: _Reals | None = None,
+    x: _Reals, panels: _Reals, rate: float, K: _Reals | None = None,
     beta: _Reals | None = None, u: _Doubles | None = None, widest: int = 512,
 ) -> None: ...  # fmt: skip
 def sparse_rbf(
@@ -31,12 +31,12 @@ def sparse_rbf(
     K: _Reals | None = None, beta: _Reals | None = None, u: _Doubles | None = None,
     widest: int = 512,
 ) -> None: ...  # fmt: skip
-def exponentials(K: _Reals, widest: int = 512) -> None: ...
+def exp2(K: _Reals, widest: int = 512) -> None: ...
 def mirror(K: _Reals, begin: int, end: int) -> None: ...
 def sort_into_cells(x: _Reals, w: int, places: _Places) -> None: ...
 def add_sums_of_cells(
     panels: _Reals, places: _Places, z: _Reals, columns: _Reals, beta: _Reals,
-    limit: float, gamma: float, u: _Doubles, widest: int = 512,
+    limit: float, rate: float, u: _Doubles, widest: int = 512,
 ) -> int: ...  # fmt: skip
 def squared_distances(
     x_starts: _Integers, x_columns: _Integers, x_values: _Reals,

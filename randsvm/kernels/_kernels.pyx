@@ -20,7 +20,7 @@ cdef extern from "_rbf.h":
         const void *x
         const void *left
         long m
-        double gamma
+        double rate
         const void *panels
         long count, d
         int columns
@@ -29,7 +29,7 @@ cdef extern from "_rbf.h":
         void *K
         long centres, stride
     void run_rbf(const rbf_work *it, int is_double, int widest) noexcept nogil
-    void run_exponentials(void *x, long count, int is_double, int widest) noexcept nogil
+    void run_exp2(void *x, long count, int is_double, int widest) noexcept nogil
     const int CELL
     const int CELL_GROUP
     const int MOST
@@ -41,7 +41,7 @@ cdef extern from "_rbf.h":
         long centres, stride
         const void *z
         const void *columns
-        double limit, gamma
+        double limit, rate
     void run_sort(
         const void *x, long stride, long w, uint16_t *places, long n, void *room, int is_double
     ) noexcept nogil
@@ -149,20 +149,20 @@ cdef int _run(
 
 
 def dense_rbf(
-    const real[:, ::1] x, const real[:, :, ::1] panels, double gamma, real[:, :] K=None,
+    const real[:, ::1] x, const real[:, :, ::1] panels, double rate, real[:, :] K=None,
     const real[:, ::1] beta=None, double[:, ::1] u=None, int widest=512,
 ):
     """Store kernel values of dense rows and centres, K_ij, or compute u_ic += sum_j beta_cj K_ij.
 
-    float32: K_ij = exp(<x_i, z_j>), where all products are <= 0; x : (m, d).
-    float64: K_ij = exp(-gamma |x_i - z_j|^2); x : (m, d).
+    float32: K_ij = 2^<x_i, z_j>, where all products are <= 0; x : (m, d).
+    float64: K_ij = 2^(-rate |x_i - z_j|^2); x : (m, d).
     panels : (count, d, PANEL_CENTRES), centre 32 p + l is panels[p, :, l]; K : (m, centres), values
     adjacent; beta : (columns, count * PANEL_CENTRES), 0 where there is no centre, columns at most
     PANEL_COLUMNS; u : (m, columns). widest: the largest width of vectors in bits; the last digits
     of the results depend on the width.
     """
     cdef rbf_work it
-    it.starts, it.m, it.d, it.gamma = NULL, x.shape[0], x.shape[1], gamma
+    it.starts, it.m, it.d, it.rate = NULL, x.shape[0], x.shape[1], rate
     if it.d != panels.shape[1] or panels.shape[2] != PANEL:
         raise ValueError("expected x and panels of shapes that fit")
     it.x = &x[0, 0] if it.m and it.d else NULL
@@ -176,7 +176,7 @@ def sparse_rbf(
 ):
     """Store kernel values of sparse rows and centres, or add them up; see dense_rbf.
 
-    K_ij = exp(<x_i, z_j> + right_j + left_i); exponents are <= 0. x is in CSR: row i has the values
+    K_ij = 2^(<x_i, z_j> + right_j + left_i); exponents are <= 0. x is in CSR: row i has the values
     x[starts[i]:starts[i + 1]] of `features`, all below d. panels : (count, d + 1, PANEL_CENTRES),
     panels[p, :, l] is z_j and right_j of centre 32 p + l. float32 values have the bits of those of
     dense rows.
@@ -194,11 +194,11 @@ def sparse_rbf(
     _run(&it, panels, K, beta, u, widest)
 
 
-def exponentials(real[:, :] K, int widest=512):
-    """Replace each exponent by its value e^K_ij, or 1 where rounding has made it positive.
+def exp2(real[:, :] K, int widest=512):
+    """Replace each exponent by its value 2^K_ij, or 1 where rounding has made it positive.
 
     K : (m, k), the values of a row are adjacent. Errors are below 2 units in the last place, and
-    values below e^-86 of float32, or e^-708 of float64, become 0.
+    values below 2^-124 of float32, or 2^-1021 of float64, become 0.
     """
     cdef Py_ssize_t i
     if K.shape[1] and K.strides[1] != sizeof(real):
@@ -207,7 +207,7 @@ def exponentials(real[:, :] K, int widest=512):
         return
     with nogil:
         for i in range(K.shape[0]):
-            run_exponentials(&K[i, 0], K.shape[1], sizeof(real) == 8, widest)
+            run_exp2(&K[i, 0], K.shape[1], sizeof(real) == 8, widest)
 
 
 def mirror(real[:, ::1] K, int begin, int end):
@@ -245,7 +245,7 @@ def sort_into_cells(const real[:, ::1] x, int w, uint16_t[::1] places):
 
 def add_sums_of_cells(
     const real[:, :, ::1] panels, const uint16_t[::1] places, const real[:, ::1] z,
-    const real[:, ::1] columns, const real[:, ::1] beta, double limit, double gamma,
+    const real[:, ::1] columns, const real[:, ::1] beta, double limit, double rate,
     double[:, ::1] u, int widest=512,
 ):
     """Compute u[i, c] += sum_j beta[j, c] K_ij over the centres near the cell of x_i; K_ij: see
@@ -276,7 +276,7 @@ def add_sums_of_cells(
     it.m, it.d, it.w = m, d, w
     it.panels, it.places = &panels[0, 0, 0], &places[0]
     it.centres, it.stride = centres, columns.shape[1]
-    it.z, it.columns, it.limit, it.gamma = &z[0, 0], &columns[0, 0], limit, gamma
+    it.z, it.columns, it.limit, it.rate = &z[0, 0], &columns[0, 0], limit, rate
     room = malloc(w * (MOST + 2 * CELL_GROUP + 2) * sizeof(real) + 4 * d * sizeof(int))
     if room is NULL:
         raise MemoryError

@@ -10,6 +10,9 @@
 #define BITS int64_t
 /* The number of partial sums. */
 #define WHOLE HALF
+/* The number of panels that a sparse row uses at once. Two float64 panels of 192 features do not
+   fit the fastest cache: a value takes 2.1 ns, and 3.0 ns with two at once. */
+#define ABREAST 1
 /* Sums of squared differences: rows that are far from 0 and near each other lose no digits, and
    K(x, x) = 1 exactly. */
 #define ADD_TERM(sum, x, z)                                                                     \
@@ -17,16 +20,19 @@
         REALS difference = (x) - (z);                                                           \
         sum += difference * difference;                                                         \
     } while (0)
-#define EXPONENT(sum, gamma) ((sum) * -(gamma))
-#define SCALED(sum, gamma) (sum)
+#define EXPONENT(sum, rate) ((sum) * -(rate))
+#define SCALED(sum, rate) (sum)
 #else
 #define NUMBER float
 #define BITS int32_t
 #define WHOLE LANES
+/* Its features are read once for both panels, and the independent sums hide the latency of
+   additions. */
+#define ABREAST 2
 /* The exponent of a pair of dense rows is a sum of products. */
 #define ADD_TERM(sum, x, z) sum += (x) * (z)
-#define EXPONENT(sum, gamma) (sum)
-#define SCALED(sum, gamma) ((sum) * (float)(2 * (gamma)))
+#define EXPONENT(sum, rate) (sum)
+#define SCALED(sum, rate) ((sum) * (float)(2 * (rate)))
 #endif
 #define WIDTH (BYTES / (int)sizeof(NUMBER)) /* the lanes of a vector */
 #define PARTS (WHOLE / WIDTH)               /* vectors that hold the partial sums */
@@ -36,64 +42,60 @@ typedef NUMBER REALS __attribute__((vector_size(BYTES), aligned(__alignof__(NUMB
 typedef BITS ALL_BITS __attribute__((vector_size(BYTES), aligned(__alignof__(NUMBER)), may_alias));
 
 #if DOUBLE
-/* Return e^x for x <= 0, within 2 units in the last place. Below -708, near the smallest float64,
-   the result is 0. Values above 0, which rounding may cause, count as 0. nan stays nan.
-
-   e^x = 2^n e^r, where n is x / ln 2 rounded and |r| <= ln 2 / 2. Adding 1.5 2^52 rounds, and leaves
-   n in the last bits. The polynomial is Taylor's; its error is below 2^-57. */
-INLINED REALS NAMED(exponential)(REALS x)
-{
-    x = (REALS)((ALL_BITS)x & ~(x >= 0.0));
-    ALL_BITS kept = ~(x < -708.0);
-    REALS shifted = x * 1.4426950408889634 + 6755399441055744.0;
-    REALS n = shifted - 6755399441055744.0;
-    REALS r = x - n * 6.93145751953125e-1 - n * 1.42860682030941723212e-6;
-    REALS p = r * (1.0 / 6227020800) + 1.0 / 479001600;
-    p = p * r + 1.0 / 39916800;
-    p = p * r + 1.0 / 3628800;
-    p = p * r + 1.0 / 362880;
-    p = p * r + 1.0 / 40320;
-    p = p * r + 1.0 / 5040;
-    p = p * r + 1.0 / 720;
-    p = p * r + 1.0 / 120;
-    p = p * r + 1.0 / 24;
-    p = p * r + 1.0 / 6;
-    p = p * r + 0.5;
-    p = p * (r * r) + r + 1.0;
-    return (REALS)(((ALL_BITS)p + ((ALL_BITS)shifted << 52)) & kept);
-}
+#define SMALLEST_EXPONENT -1021.0
+/* Adding 1.5 2^52 rounds to a whole number, and leaves it in the last bits. */
+#define ROUNDING_TERM 6755399441055744.0
+#define EXPONENT_BIT 52
 #else
-/* Return e^x for x <= 0, within 2 units in the last place. Below -86 the result is 0. Values above
-   0, which rounding may cause, count as 0. nan stays nan.
-
-   The method is that of float64 above. The two parts of ln 2 and the polynomial are those of Cephes'
-   expf. */
-INLINED REALS NAMED(exponential)(REALS x)
-{
-    x = (REALS)((ALL_BITS)x & ~(x >= 0.0f));
-    ALL_BITS kept = ~(x <= -86.0f);
-    REALS shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
-    REALS r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    REALS p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    return (REALS)(((ALL_BITS)p + ((ALL_BITS)shifted << 23)) & kept);
-}
+#define SMALLEST_EXPONENT -124.0f
+#define ROUNDING_TERM 12582912.0f
+#define EXPONENT_BIT 23
 #endif
 
-/* Replace each x by e^x. */
-INLINED void NAMED(exponentials)(NUMBER *x, long count)
+/* Return 2^x for x <= 0, within 2 units in the last place. Below SMALLEST_EXPONENT, near the
+   smallest number, the result is 0. Values above 0, which rounding may cause, count as 0. nan stays
+   nan.
+
+   2^x = 2^n 2^r, where n is x rounded and |r| <= 1/2. The polynomial is that of the least relative
+   error among those with the value 1 at 0 (Remez): 1.8e-17 in float64, 2.6e-9 in float32. */
+INLINED REALS NAMED(exp2)(REALS x)
+{
+    x = (REALS)((ALL_BITS)x & ~(x >= (NUMBER)0));
+    ALL_BITS kept = ~(x < SMALLEST_EXPONENT);
+    REALS shifted = x + ROUNDING_TERM;
+    REALS r = x - (shifted - ROUNDING_TERM);
+#if DOUBLE
+    REALS p = r * 4.078071929588336665e-10 + 7.0725704128144235096e-9;
+    p = p * r + 1.0180647659234138888e-7;
+    p = p * r + 1.3215442675329822143e-6;
+    p = p * r + 1.5252727385193868197e-5;
+    p = p * r + 1.540353044157213033e-4;
+    p = p * r + 1.3333558153439964747e-3;
+    p = p * r + 9.6181291076070023796e-3;
+    p = p * r + 5.5504108664790394552e-2;
+    p = p * r + 2.4022650695910098007e-1;
+    p = p * r + 6.9314718055994569675e-1;
+#else
+    REALS p = r * 1.5594678161326619e-4f + 1.3406643902351759e-3f;
+    p = p * r + 9.6176929729930623e-3f;
+    p = p * r + 5.5503105510137972e-2f;
+    p = p * r + 2.4022652782887737e-1f;
+    p = p * r + 6.9314721496802790e-1f;
+#endif
+    p = p * r + 1;
+    return (REALS)(((ALL_BITS)p + ((ALL_BITS)shifted << EXPONENT_BIT)) & kept);
+}
+
+/* Replace each x by 2^x. */
+INLINED void NAMED(all_exp2)(NUMBER *x, long count)
 {
     long at = 0;
     for (; at + WIDTH <= count; at += WIDTH)
-        *(REALS *)(x + at) = NAMED(exponential)(*(REALS *)(x + at));
+        *(REALS *)(x + at) = NAMED(exp2)(*(REALS *)(x + at));
     REALS last = {0};
     for (int lane = 0; at + lane < count; lane++)
         last[lane] = x[at + lane];
-    last = NAMED(exponential)(last);
+    last = NAMED(exp2)(last);
     for (int lane = 0; at + lane < count; lane++)
         x[at + lane] = last[lane];
 }
@@ -150,7 +152,7 @@ INLINED void NAMED(dense_loop)(const int vectors, const int columns, const rbf_w
                             ADD_TERM(values[s][v], rows[s][k], *(const REALS *)(z + v * WIDTH));
                 for (int v = 0; v < vectors * PARTS; v++)
                     for (int s = 0; s < TILE; s++)
-                        values[s][v] = NAMED(exponential)(EXPONENT(values[s][v], it->gamma));
+                        values[s][v] = NAMED(exp2)(EXPONENT(values[s][v], it->rate));
                 for (int s = 0; columns == 0 && s < TILE && i + s < m; s++)
                     for (int v = 0; v < vectors * PARTS; v++)
                         NAMED(store)(values[s][v],
@@ -186,7 +188,7 @@ INLINED void NAMED(sparse_panels)(const int abreast, const int columns, const rb
     const long panel = (it->d + 1) * PANEL, centres = it->count * PANEL;
     const NUMBER *z = (const NUMBER *)it->panels + p * panel, *right = z + it->d * PANEL;
     for (long i = first; i < last; i++, sums += columns * PARTS) {
-        REALS values[VECTORS * PANELS_AT_ONCE];
+        REALS values[VECTORS * ABREAST];
         for (int v = 0; v < VECTORS * abreast; v++)
             values[v] = (REALS){0};
         for (long at = starts[i]; at < starts[i + 1]; at++) {
@@ -198,7 +200,7 @@ INLINED void NAMED(sparse_panels)(const int abreast, const int columns, const rb
         /* In the order of dense rows, so that values have the same bits. */
         for (int v = 0; v < VECTORS * abreast; v++) {
             values[v] += *(const REALS *)(right + v / VECTORS * panel + v % VECTORS * WIDTH);
-            values[v] = NAMED(exponential)(values[v] + left[i]);
+            values[v] = NAMED(exp2)(values[v] + left[i]);
         }
         for (int v = 0; columns == 0 && v < VECTORS * abreast; v++)
             NAMED(store)(values[v], (NUMBER *)it->K + i * it->stride + p * PANEL + v * WIDTH,
@@ -220,8 +222,8 @@ INLINED void NAMED(sparse_loop)(const int vectors, const int columns, const rbf_
             const long end = p + SPARSE_GROUP < it->count ? p + SPARSE_GROUP : it->count;
             for (long i = 0; i < (last - first) * columns * PARTS; i++)
                 sums[i] = (REALS){0};
-            for (; p + PANELS_AT_ONCE <= end; p += PANELS_AT_ONCE)
-                NAMED(sparse_panels)(PANELS_AT_ONCE, columns, it, first, last, p, sums);
+            for (; p + ABREAST <= end; p += ABREAST)
+                NAMED(sparse_panels)(ABREAST, columns, it, first, last, p, sums);
             for (; p < end; p++)
                 NAMED(sparse_panels)(1, columns, it, first, last, p, sums);
             for (long i = 0; i < (last - first) * columns; i++)
@@ -236,8 +238,12 @@ INLINED void NAMED(sparse_loop)(const int vectors, const int columns, const rbf_
 #undef NUMBER
 #undef BITS
 #undef WHOLE
+#undef ABREAST
 #undef ADD_TERM
 #undef EXPONENT
+#undef SMALLEST_EXPONENT
+#undef ROUNDING_TERM
+#undef EXPONENT_BIT
 #undef SCALED
 #undef WIDTH
 #undef PARTS

@@ -24,9 +24,6 @@
    goes through fewer additions: to a sum in a register for dense rows, in float64 for sparse ones. */
 #define DENSE_GROUP 8
 #define SPARSE_GROUP 32
-/* The number of panels that a sparse row uses at once. Its features are read once for all of them,
-   and the independent sums hide the latency of additions. */
-#define PANELS_AT_ONCE 2
 /* The number of sums, over rows and columns, that stay in the cache until all panels are done. */
 #define PENDING_SUMS 256
 /* The number of sparse rows whose values are stored while some panels are in the cache. */
@@ -36,14 +33,14 @@
 
 /* Rows, centres and results of the loops; pointers to void are to numbers of the loop's type.
 
-   Dense rows of float32 are augmented (see Layout.lay_out), so that
-   <x, z> = -gamma |x - z|^2. Sparse rows have augmented centres, whose last row of a panel is
+   Exponents are powers of 2. Dense rows of float32 are augmented (see Layout.lay_out), so that
+   <x, z> = -rate |x - z|^2. Sparse rows have augmented centres, whose last row of a panel is
    right_j: the exponent is <x_i, z_j> + right_j + left_i. */
 typedef struct {
     const int *starts, *features; /* of sparse rows in CSR: starts : (m + 1,); NULL: dense rows */
     const void *x, *left;         /* dense: (m, d); sparse: the values, and (m,) */
     long m;
-    double gamma; /* of dense float64 rows */
+    double rate; /* of dense float64 rows: K(x, z) = 2^(-rate |x - z|^2) */
     const void *panels; /* (count, d, PANEL), or (count, d + 1, PANEL) for sparse rows */
     long count, d;
     int columns;      /* of sums, at most COLUMNS; 0: the values are stored */
@@ -74,7 +71,7 @@ typedef struct {
     const void *z;        /* (centres, d) */
     const void *columns;  /* (w, stride), the features of centres; stride a multiple of LANES */
     double limit;         /* squared distance from which centres are left out */
-    double gamma;
+    double rate;
 } cells;
 
 /* The loops for vectors of 64 bytes (AVX-512), 32 (AVX2) and 16. */
@@ -177,15 +174,15 @@ static void run_rbf(const rbf_work *it, int is_double, int widest)
     FOR_CELLS(add_sums_of_cells_32_##bits, name, vectors, target)
 #define CELLS_64(name, bits, vectors, target)                                                   \
     FOR_CELLS(add_sums_of_cells_64_##bits, name, vectors, target)
-#define EXPS_32(name, bits, vectors, target)                                                    \
-    target static void name(void *x, long count) { exponentials_32_##bits(x, count); }
-#define EXPS_64(name, bits, vectors, target)                                                    \
-    target static void name(void *x, long count) { exponentials_64_##bits(x, count); }
+#define EXP2_32(name, bits, vectors, target)                                                    \
+    target static void name(void *x, long count) { all_exp2_32_##bits(x, count); }
+#define EXP2_64(name, bits, vectors, target)                                                    \
+    target static void name(void *x, long count) { all_exp2_64_##bits(x, count); }
 
 FOR_EACH_WIDTH(CELLS_32, cells_32)
 FOR_EACH_WIDTH(CELLS_64, cells_64)
-FOR_EACH_WIDTH(EXPS_32, exponentials_32)
-FOR_EACH_WIDTH(EXPS_64, exponentials_64)
+FOR_EACH_WIDTH(EXP2_32, exp2_32)
+FOR_EACH_WIDTH(EXP2_64, exp2_64)
 
 /* Add the sums of rows in cells to u; see add_sums_of_cells, and run_rbf for the last two. */
 static long run_cells(const cells *it, int columns, const void *beta, double *u, void *room,
@@ -205,9 +202,9 @@ static void run_sort(const void *x, long stride, long w, place *places, long n, 
         sort_cells_32_128(x, stride, w, places, n, room, (float *)room + 2 * w);
 }
 
-/* Replace each x by e^x, or by 1 where rounding has made x positive. */
-static void run_exponentials(void *x, long count, int is_double, int widest)
+/* Replace each x by 2^x, or by 1 where rounding has made x positive. */
+static void run_exp2(void *x, long count, int is_double, int widest)
 {
-    (is_double ? BEST_WIDTH(exponentials_64, widest) : BEST_WIDTH(exponentials_32, widest))(x,
+    (is_double ? BEST_WIDTH(exp2_64, widest) : BEST_WIDTH(exp2_32, widest))(x,
                                                                                             count);
 }

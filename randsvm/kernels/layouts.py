@@ -368,7 +368,7 @@ class SparseBlocks(SparseRows, Blocks):
         is_exact = self.kernel.name == "rbf" and self.dtype is np.float64
         if is_exact and exponent * FLOAT64_UNIT > ROUNDING:
             squared_distances(starts, features, values, z_starts, z_features, z_values, K)
-            K *= -self.kernel.gamma
+            K *= -self.kernel.rate
         else:
             sparse_arguments(starts, features, values, at, numbers, products, left, right, K)
         self.kernel.finish(K)
@@ -421,7 +421,7 @@ class Compiled(Layout):
 
     def run(self, rows: Any, panels: np.ndarray, sink: Sink) -> None:
         """Run the compiled code: it stores values, or adds them up."""
-        dense_rbf(rows, panels, self.kernel.gamma, *sink)
+        dense_rbf(rows, panels, self.kernel.rate, *sink)
 
 
 def _padded(beta: np.ndarray, dtype: type) -> np.ndarray:
@@ -572,7 +572,7 @@ class Cells(Dense):
         limit = self.cutoff / self.kernel.gamma if self.kernel.gamma > 0 else np.inf
         for at in slices(beta.shape[1], PANEL_COLUMNS):
             some, own = np.zeros((len(u), at.stop - at.start)), np.ascontiguousarray(beta[:, at])
-            kept = add_sums_of_cells(panels, order, z, columns, own, limit, self.kernel.gamma, some)
+            kept = add_sums_of_cells(panels, order, z, columns, own, limit, self.kernel.rate, some)
             u[:, at] += some
         return kept
 

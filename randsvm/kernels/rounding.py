@@ -109,11 +109,11 @@ def sum_error(
     # A coefficient, and its product with a kernel value, may underflow.
     vanished = 4 * centres * SMALLEST[unit]
     # A product goes through its own rounding, that of both factors, of scale, and `terms` + 2
-    # additions; float64 norms through as many of their own, and those of features and gamma. If
+    # additions; float64 norms through as many of their own, and those of features and of gamma log2(e). If
     # products are added one after another, and norms after them, no partial sum of products is
     # above half of (|x| + |z|)^2.
     adds = terms / 2 if layout.adds_norms_last else terms
-    products = accumulated(adds + 8, unit) + accumulated(terms + 4 + WRITTEN)
+    products = accumulated(adds + 8, unit) + accumulated(terms + 6 + WRITTEN)
     if kernel.name == "rbf":
         exponent, differences = layout.exponents(norm, terms)
         # The slope of e^(-gamma r^2) is at most sqrt(2 gamma / e).
@@ -122,7 +122,7 @@ def sum_error(
         lost = EXP_LOST[unit] + layout.left_out + written
         if np.any(differences):
             # |e^-a(1+t) - e^-a| <= |t| a e^-a / (1 - |t|) <= |t| / e / (1 - |t|)
-            lost += SPARE * (accumulated(differences + 6, unit) + 2 * FLOAT64_UNIT) / math.e
+            lost += SPARE * (accumulated(differences + 8, unit) + 2 * FLOAT64_UNIT) / math.e
         relative = grown(exponent * products) + EXP_ERROR * unit * SPARE + adding
         return SumError(SPARE * relative, SPARE * lost, other + vanished)
     products += of_rows

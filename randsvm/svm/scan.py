@@ -58,11 +58,10 @@ from randsvm.svm.working_set import (
     side_of,
 )
 
-# An evaluation computes some u in float64 if the bounds of float32 leave a gap above this multiple
-# of the gap of the running values.
+# An evaluation computes some u in float64 if the bounds of float32 leave a gap above the one asked
+# for. If the running values have missed that one, the limit is this multiple of their gap.
 LOOSE_GAP = 1.05
-# If more rows than this show rounding, they are computed only if the proven gap is also above the
-# one asked for, and then only a sample of them.
+# If more rows than this show rounding, only a sample of them is computed.
 FEW_LOOSE = 4096
 # A sample may raise P - D by at most this share of the room that the rest leaves below the gap
 # asked for. A sample of more than the share MOST_DRAWN of the rows is not drawn: all are computed.
@@ -234,9 +233,9 @@ class Scan(RunningValues):
     ) -> Iterator[tuple[KernelSolution, ScanResult]]:
         """Yield the solution with the b of least P, and V with a proven certificate.
 
-        Its bounds are those of the running values. A second certificate follows if these bounds are
-        too wide: u of the rows whose rounding shows, or of a sample of these, is computed in
-        float64.
+        Its bounds are those of the running values. A second certificate follows if these bounds
+        leave a gap above the one asked for: u of the rows whose rounding shows, or of a sample of
+        these, is computed in float64.
 
         gap: the gap that is asked for; None: that of the running values.
         """
@@ -260,12 +259,10 @@ class Scan(RunningValues):
         # is that of other coefficients.
         little_above = LOOSE_GAP * running.gap
         allowed_gap = little_above if gap is None or running.gap > gap else gap
-        if not self._can_sharpen or (not query.primal_only and first.gap <= little_above):
+        if not self._can_sharpen or (not query.primal_only and first.gap <= allowed_gap):
             return
-        # Step 5: q of a sample, or 0. Many rows are computed only if the gap depends on them.
-        q, row_count = sample_of(ResidualSums.total(sums), first, allowed_gap)
-        if row_count > FEW_LOOSE and first.gap <= allowed_gap and not query.primal_only:
-            return
+        # Step 5: q of a sample, or 0.
+        q = sample_of(ResidualSums.total(sums), first, allowed_gap)
         # The end of step 3: whether the error of D makes the divisor of the gap too small.
         largest = max(abs(first.primal), abs(first.dual))
         with_dual = q > 0 or query.primal_only or first.dual_error > MAX_SHRUNK * largest
@@ -431,16 +428,16 @@ class Scan(RunningValues):
         return replace(found, **{name: side})
 
 
-def sample_of(sums: ResidualSums, proven: Certificate, allowed_gap: float) -> tuple[float, float]:
-    """Return the q of Sharpened with which the gap is at most the allowed one, and the number of
-    rows that are then computed in float64; q = 0: all rows whose residual may rise.
+def sample_of(sums: ResidualSums, proven: Certificate, allowed_gap: float) -> float:
+    """Return the q of Sharpened with which the gap is at most the allowed one; 0: all rows whose
+    residual may rise are computed in float64.
 
     A reduced machine, whose gap needs the D of other coefficients, has no sample. sums, proven:
     from the running values.
     """
     count, rise = sums.may_rise, sums.rise
     if math.isinf(proven.dual):
-        return 0.0, count
+        return 0.0
     # The room that P - D without this rise leaves below the allowed gap.
     room = allowed_gap * max(abs(proven.primal), abs(proven.dual)) - (
         proven.largest_distance - rise
@@ -453,8 +450,8 @@ def sample_of(sums: ResidualSums, proven: Certificate, allowed_gap: float) -> tu
         # The sum of the probabilities w_i / q of step 5.
         drawn = (rise + DUAL_SHARE * sums.norm_error) / q
         if drawn <= MOST_DRAWN * count:
-            return q, drawn
-    return 0.0, count
+            return q
+    return 0.0
 
 
 # nu-SVC: if |w|^2 is below this share of (sum |beta|)^2 times the variance of the rows in feature

@@ -80,7 +80,8 @@ def test_sums_agree_for_every_vector_width(widest, columns):
     [(_, (order, panels))] = ours.rows(csr(X))
     u = np.zeros((500, columns))
     centres = ours.centres(csr(Z), beta)
-    kept = add_sums_of_cells(panels, order, *centres, CUT / GAMMA, GAMMA, u, widest)
+    rate = ours.kernel.rate
+    kept = add_sums_of_cells(panels, order, *centres, CUT / GAMMA, rate, u, widest)
     assert u == pytest.approx(reference_sums(X, Z, beta, order), abs=FLOAT32_TOLERANCES)
     assert 0 < kept < 0.5 * 500 * 100
 

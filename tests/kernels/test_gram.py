@@ -82,4 +82,5 @@ def test_values_over_nonzeros_are_those_over_all_features(m, widest):
     left = kernel.left(squared_norms(X)).astype(np.float32)
     narrow = np.zeros((m, m), np.float32)
     sparse_rbf(*csr_parts(X), left, panels, narrow, widest=widest)
-    assert pytest.approx(K, abs=4e-6) == narrow
+    # Rounding of exponents up to 20 also makes the diagonal differ from 1.
+    assert pytest.approx(K, abs=1e-5) == narrow
