@@ -109,9 +109,9 @@ def sum_error(
     # A coefficient, and its product with a kernel value, may underflow.
     vanished = 4 * centres * SMALLEST[unit]
     # A product goes through its own rounding, that of both factors, of scale, and `terms` + 2
-    # additions; float64 norms through as many of their own, and those of features and of gamma log2(e). If
-    # products are added one after another, and norms after them, no partial sum of products is
-    # above half of (|x| + |z|)^2.
+    # additions; float64 norms through as many of their own, and those of features and of
+    # gamma log2(e). If products are added one after another, and norms after them, no partial sum
+    # of products is above half of (|x| + |z|)^2.
     adds = terms / 2 if layout.adds_norms_last else terms
     products = accumulated(adds + 8, unit) + accumulated(terms + 6 + WRITTEN)
     if kernel.name == "rbf":
