@@ -204,8 +204,8 @@ def kernel_defects(D: Dataset) -> tuple[KernelDefects, str | None]:
     for shift in (rounding, *(part * allowed for part in PARTS_TRIED)):
         K.flat[:: n + 1] = diagonal + shift
         # LAPACK reads columns; the transpose of a symmetric matrix has them in place, without a
-        # copy. It overwrites the values below the diagonal of K.
-        _, failed = lapack.dpotrf(K.T, clean=False, overwrite_a=True)
+        # copy. It overwrites the values above the diagonal of K.
+        _, failed = lapack.dpotrf(K.T, lower=True, clean=False, overwrite_a=True)
         if not failed:
             return KernelDefects(asymmetry, shift + rounding), None
         mirror(K, 0, n)
@@ -217,8 +217,8 @@ def symmetrise(K: np.ndarray) -> float:
     most = 0.0
     for block in slices(len(K), BLOCK_ROWS):
         at = slice(block.start, len(K))
-        off = K[block, at] - K[at, block].T
+        off = K[at, block] - K[block, at].T
         most = max(most, float(np.abs(off).max()))
-        K[block, at] -= off / 2
+        K[at, block] -= off / 2
     mirror(K, 0, len(K))
     return most
