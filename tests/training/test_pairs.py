@@ -113,7 +113,8 @@ def test_every_pair_is_certified(tmp_path, training_file, training_set, kind):
     assert dual * (1 - 1e-6) <= float(learnt.metadata["dual"]) <= primal
     largest = max(one.gap for one in every)
     assert learnt.outcome["largest_gap"] == float(learnt.metadata["largest_gap"])
-    assert float(learnt.metadata["largest_gap"]) == pytest.approx(largest, rel=0.02, abs=1e-7)
+    # Rounding is bounded more closely only where the gap asked for, 0.1%, is not proven yet.
+    assert largest - 1e-7 <= float(learnt.metadata["largest_gap"]) <= max(1e-3, 1.02 * largest)
     assert learnt.outcome["J"] == pytest.approx(primal / (C * 600), rel=1e-6)
 
 
