@@ -116,10 +116,12 @@ def test_the_report_compares_times_without_the_start_and_names_the_phase(script,
         shared = {"commits": ["a" * 40, "b" * 40], "seed": 1, "date": "day", "machine": "one"}
         return shared | {"rows": 1000, "commands": commands} | more
 
-    start = record("start", ([0.5], [1.0]), (0, 0))
     first = record("first", ([2.5, 2.5, 2.5], [4.0, 4.5, 5.0]), (1.0, 3.0))
     second = record("second", ([2.5, 2.5, 2.5], [2.0, 2.0, 2.0]), (1.0, 0.5))
-    lines = list(compare.report([start, first, second]))
+    for one, late in ((first, 0.25), (second, 0)):
+        begun = record("start", ([0.5, 0.5], [1.0, 1.0 + late]), (0, 0))["commands"]
+        one["commands"][:0] = begun
+    lines = list(compare.report([first, second]))
     one, other = (line for line in lines if line.startswith("text, 1,000 x 7"))
     assert " ".join(one.split()[4:]) == (
         "2.00 3.00 1.75 1.50 - 2.00 1.75 1.00 in gap 1/1 scans +2.00 s"
@@ -135,14 +137,11 @@ def test_the_report_compares_times_without_the_start_and_names_the_phase(script,
 def test_a_version_has_the_results_of_itself(script, drawn_sets, tmp_path):
     compare, harness = (script(f"benchmarks.{name}") for name in ("compare", "harness"))
     programs = [script("benchmarks.quality").TRAIN] * 2
-    works = {
-        "start": lambda: compare.start(programs, tmp_path),
-        "set-00": lambda: compare.training(programs, 1, 0, tmp_path),
-    }
+    works = {"set-00": lambda: compare.training(programs, 1, 0, tmp_path)}
     effort = harness.Effort(2, long=0)
     harness.run_works(works, effort, tmp_path, commits=["a" * 40] * 2, seed=1)
     found = [json.loads((tmp_path / f"{name}.json").read_text()) for name in works]
-    assert [len(one["runs"]) for one in found[1]["commands"]] == [2, 2]
+    assert [len(one["runs"]) for one in found[0]["commands"]] == [2] * 4
     line = list(compare.report(found))[5]
     assert " same " in line
     rounds = line.split(" same ")[1].split()[0].split("/")

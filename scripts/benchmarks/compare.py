@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from importlib import metadata
@@ -35,7 +36,7 @@ GAP = 0.001
 WITHIN = GAP / (1 - GAP)
 LONGEST = 12  # seconds of the older version above which a set loses half of its rows
 MOST = 60  # seconds after which it is ended
-START_RUNS, START_ROWS = 5, "+1 1:1\n-1 1:0\n" * 20  # of the start of a process
+START_ROWS = "+1 1:1\n-1 1:0\n" * 20  # a set that takes the time of a process that does nothing
 DEPENDENCIES = ("numpy", "scipy", "click", "libsvm-official", "tqdm")  # equal for both versions
 # Share of all cores that other processes may take, and seconds to wait until it is below.
 BUSY, PATIENCE = 0.05, 60
@@ -74,8 +75,7 @@ def main(old: str, new: str, seed: int | None, sets: int, runs: int, results: Pa
     into = folder / "-".join([f"{seed}", *(commit[:8] for commit in commits)])
     into.mkdir(parents=True, exist_ok=True)
     wait_until_idle()
-    works = {"start": partial(start, programs, into)}
-    works |= {
+    works = {
         f"set-{number:02}": partial(training, programs, seed, number, into)
         for number in range(sets)
     }
@@ -87,7 +87,7 @@ def main(old: str, new: str, seed: int | None, sets: int, runs: int, results: Pa
     finally:
         paths = [into / f"{name}.json" for name in works]
         found = [json.loads(path.read_text()) for path in paths if path.exists()]
-        if len(found) > 1:
+        if found:
             click.echo("\n".join(report(found)))
 
 
@@ -133,26 +133,29 @@ def installed(commit: str, folder: Path) -> str:
 # ---- works ------------------------------------------------------------------------------------
 
 
-def start(programs: Sequence[str], into: Path) -> Comparison:
-    """Return trainings of a few rows, which take the time of a process that does nothing."""
-    path = into / "start.train"
-    path.write_text(START_ROWS)
-    return Comparison(START_ROWS.count("\n"), commands(programs, path, (), "start"))
-
-
 def training(programs: Sequence[str], seed: int, number: int, into: Path) -> Comparison:
     """Draw a set in place of the one before, and halve it until the older version trains it in
-    LONGEST seconds; return the trainings."""
+    LONGEST seconds; return the trainings.
+
+    A start of each version runs before them in each round: medians over a few runs in a row err by
+    up to 50 ms, as much as a small training takes.
+    """
     drawn = draw(seed, number)
     for path in into.glob("*.train"):
         path.unlink()
+    nothing = into / "start.train"
+    nothing.write_text(START_ROWS)
     path = into / f"{drawn.name}.train"
     name = f"set-{number:02}"
     drawn.write(path)
     while takes_long(commands(programs, path, drawn.options, name)[0].words):
         drawn = drawn.half()
         drawn.write(path)
-    return Comparison(len(drawn.y), commands(programs, path, drawn.options, name))
+    starts = [
+        replace(one, quality=dict, gates=None) for one in commands(programs, nothing, (), "start")
+    ]
+    trainings = commands(programs, path, drawn.options, name)
+    return Comparison(len(drawn.y), [*starts, *trainings])
 
 
 def takes_long(words: Sequence[str]) -> bool:
@@ -226,22 +229,28 @@ def ratios(record: Record, starts: Sequence[Mapping[str, float]], of: str) -> li
     """Return new / old in each round, of seconds without the start of the process."""
     old, new = (
         [max(run[of] - start[of], LEAST) for run in command["runs"]]
-        for command, start in zip(record["commands"], starts, strict=True)
+        for command, start in zip(record["commands"][2:], starts, strict=True)
     )
     # A version that was ended ran once.
     return [mine / old[min(place, len(old) - 1)] for place, mine in enumerate(new)]
 
 
+def start_of(found: Sequence[Record], place: int) -> dict[str, float]:
+    """Return the medians of all runs of the start of a version. place: 0 old, 1 new."""
+    runs = [run for record in found for run in record["commands"][place]["runs"]]
+    return {of: median(run[of] for run in runs) for of in ("wall", "cpu")}
+
+
 def report(found: Sequence[Record]) -> Iterator[str]:
     """Return the lines that compare two versions.
 
-    found: the records of `start` and of the sets, as run_works writes them.
+    found: the records of the sets, as run_works writes them.
     """
-    begun, *sets = found
-    old, new = (commit[:8] for commit in begun["commits"])
-    yield f"{old} -> {new}, seed {begun['seed']}, --gap {GAP}, {begun['date']}"
-    yield begun["machine"]
-    starts = [command["median"] for command in begun["commands"]]
+    first = found[0]
+    old, new = (commit[:8] for commit in first["commits"])
+    yield f"{old} -> {new}, seed {first['seed']}, --gap {GAP}, {first['date']}"
+    yield first["machine"]
+    starts = [start_of(found, place) for place in range(len(VERSIONS))]
     yield "start of the process, subtracted from all seconds: " + " -> ".join(
         f"{one['wall']:.3f} s ({one['cpu']:.3f} of processors)" for one in starts
     )
@@ -249,8 +258,8 @@ def report(found: Sequence[Record]) -> Iterator[str]:
     yield HEAD
     medians: dict[str, list[float]] = {"wall": [], "cpu": []}
     spent = [Counter[str](), Counter[str]()]
-    for record in sets:
-        theirs, ours = record["commands"]
+    for record in found:
+        theirs, ours = record["commands"][2:]
         used = [
             max(one["median"]["wall"] - start["wall"], LEAST)
             for one, start in zip((theirs, ours), starts, strict=True)
