@@ -201,7 +201,7 @@ def kernel(found: Found, names: Iterable[str]) -> list[str]:
             ])  # fmt: skip
     header = [
         *("data", "options", "`svm-train`", "LIBSVM, all cores", "intelex (fit)"),
-        *("largest gap of the three", "`randsvm`", "gap of `randsvm`"),
+        *("largest gap of the peers", "`randsvm`", "gap of `randsvm`"),
         *("svm-train / `randsvm`", "intelex / `randsvm`"),
     ]
     return table(header, rows)
@@ -223,7 +223,7 @@ def untuned(found: Found) -> list[str]:
     header = [
         *("data", "options", "`svm-train`", "intelex", "`randsvm`", "gap of `randsvm`"),
         *(f"test rows: {name}" for name in ("`randsvm`", "`svm-train`", "LIBLINEAR")),
-        "peak MB, in the order of the seconds",
+        "peak MB of svm-train, intelex, `randsvm`",
     ]
     return table(header, rows)
 
@@ -352,7 +352,7 @@ def linear_gaps(found: Found) -> list[str]:
         best = min(reached, key=lambda record: record["median"]["wall"], default=None)
         times = number(best["median"]["wall"] / ours["median"]["wall"]) if best else "-"
         rows.append([f"{name}, {each['rows']:,} rows", _fitted(ours), *cells, times])
-    header = ["loss, data", "`sgd --gap 0.001`", *PROGRAMS, "fastest at the gap / `sgd`"]
+    header = ["loss, data", "`sgd --gap 0.001`", *PROGRAMS, "fastest peer at 0.1% / `sgd`"]
     return table(header, rows)
 
 

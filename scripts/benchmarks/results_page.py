@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from benchmarks import page_tables
 from benchmarks.__main__ import WORKS
@@ -39,6 +40,9 @@ PROGRAMS = {
     "intelex": ("intelex", plot.COLOURS[3], "D"),
 }
 OURS = "randsvm"
+# Borders separate filled marks that overlap.
+FILLED: dict[str, Any] = {"markersize": 8, "markeredgecolor": "white"}
+HOLLOW: dict[str, Any] = {"markersize": 6.5, "markerfacecolor": "none", "markeredgewidth": 1.6}
 # Colours of text, bars of peers and the background: for light and for dark pages.
 THEMES = {
     "light": ("#1d1f21", "#b3b9c1", "#ffffff"),
@@ -88,36 +92,45 @@ def draw_times(found: Found, path: Path, theme: str) -> None:
 
 @plot.in_style
 def draw_gaps(found: Found, path: Path) -> None:
-    """Draw the gap against seconds: the rounds of ours, and where each program ended."""
+    """Draw the gap against seconds: the rounds of ours, and where each program ended.
+
+    Marks of runs with a larger tolerance are hollow. One legend serves all panels.
+    """
     drawn = [name for name in DRAWN if name in found]
     figure, axes = plot.panels(len(drawn))
+    labelled: dict[str, Any] = {}
     for axis, name in zip(axes, drawn, strict=True):
         looser = found.get(f"loose-{name}", {"commands": []})["commands"][1:]
         ours, *peers = found[name]["commands"]
         axis.plot(*zip(*ours["course"], strict=True), color=plot.COLOURS[0], linewidth=2)
         last = ours["median"]["wall"], ours["quality"]["gap"]
         axis.plot(*last, "o", color=plot.COLOURS[0], label=OURS)
-        for record in [*peers, *looser]:
+        for record in peers:
             _draw_program(axis, record)
-        by_name = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-        axis.legend(by_name.values(), by_name)
+        for record in looser:
+            _draw_program(axis, record, hollow=True)
+        handles, labels = axis.get_legend_handles_labels()
+        labelled |= dict(zip(labels, handles, strict=True))
         axis.set(title=DRAWN[name], xlabel="seconds", xscale="log", yscale="log")
         axis.set(ylabel="gap", ylim=(1e-7, 2), xlim=(0.1, 200))
         axis.xaxis.set_major_formatter("{x:g}")
         axis.set_yticks([1, 1e-2, 1e-4, 1e-6], ["100%", "1%", "0.01%", "0.0001%"])
+    labelled["hollow: larger tolerance"] = Line2D(
+        [], [], linestyle="", **HOLLOW, color="grey", marker="o"
+    )
+    figure.legend(labelled.values(), labelled, loc="outside upper center", ncols=len(labelled))
     _save(figure, path, _of_gaps(found))
 
 
-def _draw_program(axis: Any, record: Record) -> None:
+def _draw_program(axis: Any, record: Record, *, hollow: bool = False) -> None:
     """Draw where a program ended; a program of another kind has no mark."""
     name, gap = record["name"], record["quality"].get("gap")
     style = next((PROGRAMS[start] for start in PROGRAMS if name.startswith(start)), None)
     if style is None or not gap or "tenth" in name:
         return
     label, colour, mark = style
-    # Borders separate marks that overlap.
-    place, border = (record["median"]["wall"], gap), {"markersize": 8, "markeredgecolor": "white"}
-    axis.plot(*place, mark, color=colour, label=label, **border)
+    shown = HOLLOW if hollow else FILLED | {"label": label}
+    axis.plot(record["median"]["wall"], gap, mark, color=colour, **shown)
 
 
 def _save(figure: Figure, path: Path, drawn: Found) -> None:
