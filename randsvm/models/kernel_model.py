@@ -121,8 +121,13 @@ class KernelModel(Model):
 
     def without_unused_features(self) -> KernelModel:
         """Return a model with the same f without the features that no support vector has."""
-        used, columns = np.unique(self.Z.indices, return_inverse=True)
-        Z = self.Z.with_columns(columns, len(used))
+        used = np.zeros(self.Z.shape[1], bool)
+        used[self.Z.indices] = True
+        if used.all():
+            return self
+        # Not np.unique, which sorts the indices: a tenth of the time of a model of dense rows.
+        columns = (np.cumsum(used) - 1)[self.Z.indices]
+        Z = self.Z.with_columns(columns, int(used.sum()))
         return replace(self, Z=Z, features=self.features[used])
 
     # --- decision values -------------------------------------------------------------------
