@@ -75,7 +75,7 @@ PROBLEM: dict[str, Any] = {
 # [8] The arrays of a machine in a transcript, and their kinds.
 ARRAYS = {"rows": "<i8", "beta": "<f8", "v": "<f8", "v_error": "<f8", "u": "<f4", "error": "<f4"}
 ARRAYS |= {"exact": "<i8", "exact_u": "<f8", "exact_error": "<f8"}
-OF_TABLE = "only the unchanged file from randsvm-train --keep-rows can settle this"
+OF_TABLE = "give the unchanged file from randsvm-train --keep-rows, not the table itself"
 FAULTS = ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
 
 

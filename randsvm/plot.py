@@ -404,9 +404,11 @@ def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Fi
         )
     rest = [name for name in varying if name not in shown]
     tried = [one for one in tried if all(one["values"][o] == best["values"][o] for o in rest)]
-    unit = best["score_name"] + ", %" * (best["score_name"] in PERCENT_SCORES)
+    percent = "%" * (best["score_name"] in PERCENT_SCORES)
+    unit = best["score_name"] + (percent and ", %")
     chosen = ", ".join(f"{name} = {best['values'][name]:.4g}" for name in [*shown, *rest])
-    title = f"chosen: {chosen}\n{best['score_name']} {_score(best, 5)} {_error(best)}"
+    score = f"{best['score_name']} {_score(best, 5)} {_error(best)}".strip()
+    title = f"chosen: {chosen}\n{score}{percent}"
     counts = [len(values[name]) for name in shown] if len(shown) > 1 else [6, 5]
     width, height = min(WIDTH, 2.2 + 0.65 * counts[0]), min(WIDTH, 1.7 + 0.42 * counts[1])
     figure, (axis,) = panels(1, 1, width, height)
@@ -614,7 +616,7 @@ def _draw_confusion(axis: Any, rows: Rows, f: np.ndarray) -> None:
     axis.set_aspect("auto")
     axis.grid(visible=False)
     right = 100 * np.trace(counts) / counts.sum()
-    _label(axis, "predicted", "true", f"Rows: {right:.2f}% of {counts.sum():,} right")
+    _label(axis, "predicted", "true", f"{right:.2f}% of {counts.sum():,} rows are right")
 
 
 def _draw_roc(axis: Any, rows: Rows, f: np.ndarray) -> None:

@@ -245,8 +245,8 @@ def certified(event: Certified) -> Iterable[str]:
         yield f"{unknown} are not among the rows of the training file"
     if not event.feasible:
         yield (
-            f"the coefficients are infeasible: up to {event.beyond_bounds:.3g} beyond their "
-            f"bounds, sum off by {event.sum_error:.3g}; D is of feasible ones next to them"
+            f"the coefficients are infeasible (up to {event.beyond_bounds:.3g} beyond their "
+            f"bounds, sum off by {event.sum_error:.3g}): D is that of feasible ones near them"
         )
     if event.largest_gap is not None:
         worst = max(event.machines, key=lambda one: (math.isnan(one.gap), one.gap))
@@ -263,7 +263,7 @@ def verdict(event: Certified) -> str:
         return f"proven: {proven}; the model claims no gap for these options"
     words = {
         "verified": "holds",
-        "verified up to rounding": f"is right, or too small by at most {event.gap - claimed:.1g}",
+        "verified up to rounding": f"holds, or is too small by at most {event.gap - claimed:.1g}",
         "refuted": "does not hold for these rows; are they the training rows?",
         "undecided": "may hold; randsvm-check can decide",
     }

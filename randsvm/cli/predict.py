@@ -132,7 +132,7 @@ def predict_rows(
     prints it. Files may be compressed or URLs; - is standard input or output.
     """
     if output_file is None and given["into"] is None:
-        raise click.UsageError("Missing argument 'OUTPUT_FILE'.")
+        raise click.UsageError("Missing argument 'OUTPUT_FILE' (- prints the predictions).")
     params, resources = PredictParams(**given), Resources(jobs=jobs, cluster=cluster)
     from randsvm.models import prediction
 
