@@ -84,7 +84,7 @@ def test_an_estimator_is_drawn(tmp_path):
     assert len(plot.boundary((X, names), SVC().fit(X, names)).axes) == 2
     titles = [axis.get_title() for axis in plot.scores((X, names), SVC().fit(X, names)).axes]
     right = 100 * SVC().fit(X, names).score(X, names)
-    assert titles[0] == f"Rows: {right:.2f}% of 80 right"
+    assert titles[0] == f"{right:.2f}% of 80 rows are right"
     assert "R²" in plot.scores((X, X[:, 0]), SVR().fit(X, X[:, 0])).axes[0].get_title()
 
 
