@@ -777,7 +777,7 @@ class Rounds:
                 SV, at_first = self.scan.examine(found.SV)
                 found = replace(found, SV=SV)
                 self.history.add_solution(SV, at_first.certificate)
-            for SV, V in self.scan.evaluations(found.SV, self.gap_asked):
+            for SV, V in self.scan.evaluations(found.SV, self.gap_to_prove):
                 count = None if isinstance(SV, ReducedMachine) else V.count
                 found = replace(
                     found, SV=SV, certificate=V.certificate, violators=count, evaluated=True
@@ -788,6 +788,14 @@ class Rounds:
         if not found.evaluated and self.evaluated is not None:
             return replace(self.evaluated, stopped=found.stopped)
         return found
+
+    @property
+    def gap_to_prove(self) -> float | None:
+        """The gap from which on an evaluation needs no better bounds: `gap_asked`, or that of
+        --require-gap if it is smaller."""
+        required = self.job.limits.require_gap
+        gaps = [gap for gap in (self.gap_asked, required) if gap is not None]
+        return None if self.gap_asked is None else min(gaps)
 
     def _with_best_dual(
         self, SV: KernelSolution, evaluated: Certificate
@@ -800,7 +808,7 @@ class Rounds:
         is_reduced = isinstance(SV, ReducedMachine)
         source_of_dual = self.inner_solution if is_reduced else self.history.dual_solution
         gains = self.history.dual - evaluated.dual
-        if self.gap_asked is not None and evaluated.gap <= self.gap_asked:
+        if self.gap_to_prove is not None and evaluated.gap <= self.gap_to_prove:
             return evaluated, None
         if (
             source_of_dual is None
