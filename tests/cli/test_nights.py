@@ -31,9 +31,18 @@ def test_the_required_gap_is_compared_with_that_of_the_model(data):
     model = data.with_name("new")
     own = {"gamma": 5, "gap": 0.2, "working_set": 100}
     found = randsvm.train(data, model, algorithm="osuna", **own).gap
-    for factor in (0.99, 1.01):
+    # Float64 sums may prove a little less than the gap that is asked for.
+    for factor in (0.9, 1.01):
         with nullcontext() if factor > 1 else pytest.raises(GapError):
             randsvm.train(data, model, algorithm="osuna", require_gap=factor * found, **own)
+
+
+def test_a_required_gap_is_proven_where_float32_proves_only_the_one_asked_for(tmp_path):
+    """Rounds that start from a solution end far below the gap that is asked for."""
+    data, model = board(6000).save(tmp_path / "data"), tmp_path / "model"
+    randsvm.train(data, model, gamma=5, C=10, gap=1e-4)
+    own = {"warm_start": model, "gap": 0.3, "require_gap": 1e-3}
+    assert randsvm.train(data, tmp_path / "new", **own).gap <= 1e-3
 
 
 # ---- signals --------------------------------------------------------------------------------
