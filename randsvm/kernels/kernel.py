@@ -15,6 +15,8 @@ from randsvm.records import record
 # larger, the exponent is computed from differences, which takes several times as long.
 ROUNDING = 5e-13
 LOG2_E = 1 / math.log(2)
+# The largest float64 number.
+LARGEST = float(np.finfo(np.float64).max)
 
 
 def _power(block: np.ndarray, degree: int) -> None:
@@ -55,8 +57,8 @@ class Kernel:
     @property
     def rate(self) -> float:
         """The rate at which rbf falls: K(x, z) = 2^(-rate |x - z|^2), which takes fewer operations
-        than a power of e."""
-        return self.gamma * LOG2_E
+        than a power of e. It is finite, since an infinite rate times a distance of 0 is nan."""
+        return min(self.gamma * LOG2_E, LARGEST)
 
     @property
     def scale(self) -> float:

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from randsvm.arrays import FLOAT32_UNIT, FLOAT64_UNIT
+from randsvm.kernels.kernel import LARGEST
 from randsvm.kernels.layouts import BLOCK_CENTRES, Layout, RowSizes
 
 # Roundings between a number of a file, or of a model as written, and the float64 number in use.
@@ -119,6 +120,9 @@ def sum_error(
         # The slope of e^(-gamma r^2) is at most sqrt(2 gamma / e).
         distance = 2 * (FLOAT64_UNIT * length + moved)
         written = min(1.0, math.sqrt(2 * kernel.gamma / math.e) * distance)
+        if kernel.rate == LARGEST:
+            # It is too small.
+            written = 1.0
         lost = EXP_LOST[unit] + layout.left_out + written
         if np.any(differences):
             # |e^-a(1+t) - e^-a| <= |t| a e^-a / (1 - |t|) <= |t| / e / (1 - |t|)
