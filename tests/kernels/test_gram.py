@@ -84,3 +84,10 @@ def test_values_over_nonzeros_are_those_over_all_features(m, widest):
     sparse_rbf(*csr_parts(X), left, panels, narrow, widest=widest)
     # Rounding of exponents up to 20 also makes the diagonal differ from 1.
     assert pytest.approx(K, abs=1e-5) == narrow
+
+
+def test_the_largest_gamma_has_values_of_0_and_1():
+    """gamma log2(e) is beyond float64, and no value is nan."""
+    X = rows(0.0)[:40]
+    K = Dense(Kernel("rbf", 1.79e308), np.float64).gram(csr(X), np.float64)
+    assert ((X[:, None] == X).all(axis=2) == K).all()
