@@ -479,6 +479,11 @@ def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
     elif is_many(K, trainer.D.n):
         found = f"{K:,} classes in {trainer.D.n:,} rows, such as {quoted(trainer.labels[0])}"
         remarks.append(f"{found}: was -s svr, a regression with plain numbers as targets, meant?")
+    if params.task == "one-class" and trainer.job.search.is_wanted:
+        unknown = np.flatnonzero(trainer.D.targets == len(ONE_CLASS_LABELS))
+        if len(unknown):
+            label = quoted(trainer.D.summary.labels[unknown[0]])
+            remarks.append(f"labels other than 1 and -1, such as {label}, are scored as wrong")
     if params.multiclass and K == 2:
         remarks.append(f"--multiclass {params.multiclass} has no effect with two classes")
     if scaling is not None and scaling.factor is not None and not scaling.stores_all:
