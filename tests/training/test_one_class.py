@@ -3,7 +3,7 @@
 import numpy as np
 import oracle
 import pytest
-from learning import learn
+from learning import learn, run_train
 from oracle import write_rows
 from sklearn.datasets import make_classification
 from sklearn.svm import OneClassSVM
@@ -25,6 +25,17 @@ def test_labels_of_the_training_rows_are_ignored(tmp_path):
         for path in (one, other)
     ]
     assert len({model.read_bytes().partition(b"# randsvm")[0] for model in bodies}) == 1
+
+
+@pytest.mark.parametrize("other", ["-1", "2", "-1.0"])
+def test_a_cross_validation_says_which_labels_it_cannot_score(tmp_path, capsys, other):
+    X = cloud(60)
+    path = tmp_path / "data"
+    labels = ["1", "1.0", other]
+    path.write_text("".join(f"{labels[i % 3]} 1:{x:.6f}\n" for i, x in enumerate(X[:, 0])))
+    run_train("randsvm", "-s", "one-class", "-v", 3, path, tmp_path / "m")
+    said = f"note: labels other than 1 and -1, such as '{other}', are scored as wrong\n"
+    assert (said in capsys.readouterr().err) == (other == "2")
 
 
 # ---- sgd --------------------------------------------------------------------------------------
