@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Start, start_of_fold
+from randsvm.algorithms.decomposition import start_of_fold
 from randsvm.arrays import distinct, median
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ContentError, InfeasibleError
@@ -75,7 +75,7 @@ from randsvm.training.rounds import (
 from randsvm.training.run import FileRun, Plan, StartDetails, Trainer, words_of
 from randsvm.training.small_pairs import SmallPairs, small_pairs
 from randsvm.training.subtasks import OldModel, Subtask, Subtasks, assemble, finished
-from randsvm.training.transcript import TranscriptArrays, without_rows
+from randsvm.training.transcript import without_rows
 from randsvm.training.transcript import write as write_transcript
 
 if TYPE_CHECKING:
@@ -242,13 +242,13 @@ class KernelTrainer(Trainer[KernelParams]):
     def cost_and_lambda(self, params: KernelParams) -> tuple[float, float]:
         return params.cost, 1 / (params.cost * self.D.total_weight())
 
-    def _subtasks_and_algorithm(self, params: KernelParams) -> tuple[Subtasks, Algorithm]:
+    def subtasks_and_algorithm(self, params: KernelParams) -> tuple[Subtasks, Algorithm]:
         """Return the subtasks of all rows, and the algorithm of the largest one."""
         subtasks = self.subtasks(self.D, params)
         return subtasks, self.algorithm_for(subtasks.max_rows, subtasks.problem)
 
     def described(self, params: KernelParams) -> StartDetails:
-        subtasks, algorithm = self._subtasks_and_algorithm(params)
+        subtasks, algorithm = self.subtasks_and_algorithm(params)
         why = self.not_psd if params.positive_semidefinite else INDEFINITE_KERNEL
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
         return StartDetails(
@@ -420,10 +420,7 @@ class KernelTrainer(Trainer[KernelParams]):
         return self.for_parts(replace(stop, reduce=None))
 
     def new_run(self, plan: Plan[KernelParams], clock: Clock) -> KernelTrainingRun:
-        subtasks, largest = self._subtasks_and_algorithm(plan.params)
-        together = subtasks.side_by_side(largest.solve_bytes(subtasks))
-        start_of = None if self.old is None else self.old.starts(subtasks, plan.params.cost)
-        return KernelTrainingRun(self, plan, clock, subtasks, together, start_of)
+        return KernelTrainingRun(self, plan, clock)
 
 
 # --- fits of folds from shared kernel values -------------------------------------------------
@@ -500,26 +497,18 @@ class KernelTrainingRun(FileRun[KernelParams]):
     start_of: returns what a subtask starts from; see OldModel.starts. None: nothing
     solved: the solutions by the numbers of their subtasks, also those of interrupted ones
     under_way: the rounds of subtasks by their numbers
-    transcripts: what --certificate writes of each subtask, by their numbers
     """
 
     trainer: KernelTrainer
 
-    def __init__(
-        self,
-        trainer: KernelTrainer,
-        plan: Plan[KernelParams],
-        clock: Clock,
-        subtasks: Subtasks,
-        concurrent_subtasks: int = 1,
-        start_of: Callable[[int, Subtask], Start | None] | None = None,
-    ) -> None:
+    def __init__(self, trainer: KernelTrainer, plan: Plan[KernelParams], clock: Clock) -> None:
         super().__init__(trainer, plan, clock)
-        self.subtasks, self.concurrent_subtasks = subtasks, concurrent_subtasks
-        self.start_of = start_of
+        self.subtasks, largest = trainer.subtasks_and_algorithm(plan.params)
+        self.concurrent_subtasks = self.subtasks.side_by_side(largest.solve_bytes(self.subtasks))
+        old, C = trainer.old, plan.params.cost
+        self.start_of = None if old is None else old.starts(self.subtasks, C)
         self.solved: dict[int, SubtaskSolution] = {}
         self.under_way: dict[int, Rounds] = {}
-        self.transcripts: dict[int, TranscriptArrays] = {}
 
     def run(self) -> None:
         """Solve the subtasks for which there is time.
@@ -601,9 +590,9 @@ class KernelTrainingRun(FileRun[KernelParams]):
         if is_late and not is_first:
             return
         if subtasks.lacks_side(number):
-            stopped = Stopped(StopReason.NO_VIOLATORS)
-            self.solved[number] = SubtaskSolution.constant(subtasks, number, stopped)
-            self.transcripts[number] = without_rows(subtasks.row_count(number))
+            found = SubtaskSolution.constant(subtasks, number, Stopped(StopReason.NO_VIOLATORS))
+            rows = subtasks.row_count(number)
+            self.solved[number] = replace(found, transcript=without_rows(rows))
             return
         rounds = self.under_way[number] = self._rounds(number, subtasks[number], clock)
         latest = (self.clock.end if is_first else self.plan.until) - RESERVED_SECONDS
@@ -611,10 +600,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
             found = rounds.with_evaluation(rounds.solve(latest))
             while rounds.prepare_to_continue(found):
                 found = rounds.with_evaluation(rounds.solve(latest))
-            found = self._completed(rounds, found)
-            if self.trainer.job.limits.certificate is not None:
-                self.transcripts[number] = rounds.transcript(found)
-            self.solved[number] = rounds.in_whole(found)
+            self.solved[number] = rounds.in_whole(self._completed(rounds, found))
         except TimeLimitError:
             if not self.has_model:
                 raise
@@ -644,13 +630,15 @@ class KernelTrainingRun(FileRun[KernelParams]):
         )
 
     def _completed(self, rounds: Rounds, found: SubtaskSolution) -> SubtaskSolution:
-        """Return the solution of a subtask, reduced if that is asked for and there is time."""
-        if not found.evaluated:
-            return found
+        """Return the solution of a subtask, reduced if that is asked for and there is time, with
+        its transcript if that is asked for."""
         # A time limit may have interrupted float64 sums.
-        if rounds.scan.settled:
+        if found.evaluated and rounds.scan.settled:
             found = replace(found, poor_fit=poor_fit_reason(rounds.scan, found.SV))
-        return rounds.with_reduction(found)
+        found = rounds.with_reduction(found) if found.evaluated else found
+        if self.trainer.job.limits.certificate is not None:
+            found = replace(found, transcript=rounds.transcript(found))
+        return found
 
     def complete(self) -> None:
         self.subtasks.close()
@@ -859,13 +847,14 @@ class KernelTrainingRun(FileRun[KernelParams]):
         return "sampled" if self._certificate.sampled else "proven"
 
     def write_transcript(self, outcome: Trained) -> None:
-        path, model = self.trainer.job.limits.certificate, outcome.model
+        path, solutions = self.trainer.job.limits.certificate, self.solutions
         if path is None:
             return
-        if len(self.transcripts) < len(self.subtasks):
+        transcripts = [one.transcript for one in solutions if one.transcript is not None]
+        if len(transcripts) < len(solutions):
             emit(Notice(f"{path} is not written: the training ended before its closing evaluation"))
             return
-        write_transcript(path, model, [self.transcripts[k] for k in range(len(self.subtasks))])
+        write_transcript(path, outcome.model, transcripts)
 
     def model(self, **common: Any) -> Model:
         mapping = self.trainer.map_of(self.params)

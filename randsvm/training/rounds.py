@@ -365,6 +365,7 @@ class SubtaskSolution:
     poor_fit: why the model fits other rows poorly; None: no reason was found, or none was sought
     changes: what --reduce has changed; None: it has not reduced the solution
     dual: the solution of which D is, if that is another one
+    transcript: what --certificate writes of it; None: nothing
     """
 
     SV: KernelSolution
@@ -375,6 +376,7 @@ class SubtaskSolution:
     poor_fit: str | None = None
     changes: SubtaskReduction | None = None
     dual: KernelSolution | None = None
+    transcript: TranscriptArrays | None = None
 
     @staticmethod
     def constant(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
