@@ -185,14 +185,14 @@ class KernelTrainer(Trainer[KernelParams]):
         super().__init__(name, job)
         self.algorithm_params = algorithm_params
         self._notices: list[str] = []
-
-    def prepared(self, params: KernelParams) -> KernelParams:
-        """Fill in what follows from the model of --warm-start and from the kernel."""
-        job = self.job
         self._asked_gap = job.stop.wanted_gap or job.limits.require_gap
+
+    def prepared(self, params: KernelParams) -> tuple[KernelTrainer, KernelParams]:
+        """Fill in what follows from the model of --warm-start and from the kernel."""
+        other, job = copy(self), self.job
         if job.stop.warm_start:
-            self.old = OldModel.read(job.stop.warm_start)
-            params, self._notices = self.old.params(params, job.given)
+            other.old = OldModel.read(job.stop.warm_start)
+            params, other._notices = other.old.params(params, job.given)
         job.stop.check(params)
         require(
             not (job.stop.warm_start and params.components),
@@ -206,32 +206,33 @@ class KernelTrainer(Trainer[KernelParams]):
         )
         bounded = bounded and params.task != "one-class"
         stop = job.stop.resolved(params, bounded, job.limits.require_gap)
-        self.job = replace(job, stop=stop)
+        other.job = replace(job, stop=stop)
         require(
             stop.reduce != AUTO or stop.wanted_gap is not None,
             "--reduce auto needs a gap: give --gap, or --reduce N",
         )
-        return params
+        return other, params
 
-    def set_rows(self, whole: Dataset, path: str, params: KernelParams) -> None:
-        """Take the rows. Without a positive semidefinite kernel no gap ends the run.
+    def with_rows(self, whole: Dataset, path: str, params: KernelParams) -> KernelTrainer:
+        """Return a trainer on the rows. Without a positive semidefinite kernel no gap ends a run.
 
         Raises ContentError if the user asked for one.
         """
-        super().set_rows(whole, path, params)
+        other = super().with_rows(whole, path, params)
         if params.kernel != "precomputed":
-            return
-        self.defects, why = kernel_defects(self.D)
+            return other
+        other.defects, why = kernel_defects(other.D)
         if why is None:
-            return
+            return other
         if self._asked_gap is not None:
             raise ContentError(
                 f"{why}: no gap can be certified, and {self._asked_gap:g} was asked for"
             )
         # Keep --gap none, which is text; drop the number that was filled in as the default.
         gap = self.job.stop.gap if isinstance(self.job.stop.gap, str) else None
-        self.job = replace(self.job, stop=replace(self.job.stop, gap=gap))
-        self.not_psd = why
+        other.job = replace(self.job, stop=replace(self.job.stop, gap=gap))
+        other.not_psd = why
+        return other
 
     def resolved(self, params: KernelParams) -> KernelParams:
         # Random features come first: they have their own default of gamma.

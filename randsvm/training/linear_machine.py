@@ -119,7 +119,7 @@ class LinearTrainer(Trainer[SgdParams]):
     def cost_and_lambda(self, params: SgdParams) -> tuple[float, float]:
         return params.cost_and_lambda(self.D.total_weight())
 
-    def prepared(self, params: SgdParams) -> SgdParams:
+    def prepared(self, params: SgdParams) -> tuple[LinearTrainer, SgdParams]:
         require(
             self.job.search.search_gap is None,
             "--search-gap is for kernel machines: sgd ends after --epochs, not at a gap",
@@ -130,13 +130,14 @@ class LinearTrainer(Trainer[SgdParams]):
         )
         search = self.job.search
         if not search.path:
-            return params
+            return self, params
         require(
             [name for name, _ in search.grid] in (["C"], ["lambda_"]),
             "--path is over several values of -c or of --lambda, and of no other option",
         )
-        self.path = sorted(search.candidates(params), key=lambda one: one.cost_and_lambda(1.0)[0])
-        return replace(self.path[-1], path=False)
+        other, points = copy(self), search.candidates(params)
+        other.path = sorted(points, key=lambda one: one.cost_and_lambda(1.0)[0])
+        return other, replace(other.path[-1], path=False)
 
     def described(self, params: SgdParams) -> StartDetails:
         unused = "--average has no effect with --gap and without --epochs"

@@ -262,7 +262,10 @@ class Plan(Generic[AnyParams]):
 
 
 class Trainer(ABC, Generic[AnyParams]):
-    """One way to train, and the labelled rows once they are read; see `labelled`."""
+    """One way to train, and the labelled rows once they are read; see `labelled`.
+
+    It stays as it was made: each step before the training returns another one that knows more.
+    """
 
     D: Dataset
     labels: tuple[str, ...]
@@ -271,23 +274,25 @@ class Trainer(ABC, Generic[AnyParams]):
         """name: of the algorithm."""
         self.name, self.job = name, replace(job, search=job.search.resolved())
 
-    def set_rows(self, whole: Dataset, path: str, params: AnyParams) -> None:
-        """Take the rows of the file `path`, labelled and scaled.
+    def with_rows(self: AnyTrainer, whole: Dataset, path: str, params: AnyParams) -> AnyTrainer:
+        """Return a trainer on the rows of the file `path`, labelled and scaled.
 
         Raises DataError if the rows cannot be trained on.
         """
-        self.D, self.labels = labelled(whole, path, params.prediction_type)
-        if len(self.labels) > self.max_classes:
-            problem = f"expected at most {self.max_classes:,} classes, found {len(self.labels):,}"
-            numbers = isinstance(label_values(self.labels)[0], int)
+        other = copy(self)
+        D, labels = other.D, other.labels = labelled(whole, path, params.prediction_type)
+        if len(labels) > other.max_classes:
+            problem = f"expected at most {other.max_classes:,} classes, found {len(labels):,}"
+            numbers = isinstance(label_values(labels)[0], int)
             hint = " (-s svr takes numbers as targets)" if numbers else ""
             raise DataError(display_name(path), 1, 1, problem + hint)
-        if self.labels:
-            weights_of_labels(params.weights, self.labels)
+        if labels:
+            weights_of_labels(params.weights, labels)
         # Scaling comes before defaults that follow from the features, such as -g scale.
         how = self.job.data_params
         if how.scale is not None:
-            self.D = self.D.scaled(fitted_scaling(self.D, how.scale, how.zero_based))
+            other.D = D.scaled(fitted_scaling(D, how.scale, how.zero_based))
+        return other
 
     def map_of(self, params: AnyParams) -> RandomMap | None:
         """Return the random features that approximate the kernel, or None."""
@@ -352,8 +357,9 @@ class Trainer(ABC, Generic[AnyParams]):
         """The largest number of classes that can be trained."""
 
     @abstractmethod
-    def prepared(self, params: AnyParams) -> AnyParams:
-        """Fill in the defaults that need no data, also those of the job; return the parameters.
+    def prepared(self: AnyTrainer, params: AnyParams) -> tuple[AnyTrainer, AnyParams]:
+        """Return a trainer and parameters with the defaults that need no data, also those of the
+        job.
 
         Raises ParameterError for options that exclude each other.
         """
@@ -402,8 +408,8 @@ def train(
     clock = Clock(job.limits.time_limit, watch)
     check_paths(data, model, job)
     check_select_by(job.search, params)
-    params = trainer.prepared(params)
-    job = trainer.job  # `prepared` fills in its defaults
+    trainer, params = trainer.prepared(params)
+    job = trainer.job  # with its defaults
     check_gap(job, params)
     run: FileRun[AnyParams] | None = None
     with (
@@ -414,7 +420,7 @@ def train(
     ):
         if job.limits.keep_rows is not None:
             write_rows(whole, job.limits.keep_rows, params.task == "one-class")
-        trainer.set_rows(whole, joint_name(data), params)
+        trainer = trainer.with_rows(whole, joint_name(data), params)
         run = trainer.new_run(_plan(trainer, data, model, params, clock), clock)
         emit(Underway(run.so_far, run.stop))
         with run.saved_if_broken_off():
