@@ -522,7 +522,7 @@ def statistics_of(D: Dataset) -> Statistics:
     """Return the statistics of the features of D, without a `mapping`."""
     unmapped = D._copy_with(mapping=None)
 
-    def of(shard: Shard) -> NonzeroStatistics:
+    def statistics(shard: Shard) -> NonzeroStatistics:
         return NonzeroStatistics.of(unmapped.chunk_matrix(shard))
 
-    return Statistics.total(D.map(of, large=True), len(D.summary.features))
+    return Statistics.total(D.map(statistics, large=True), len(D.summary.features))

@@ -74,39 +74,39 @@ class Permuter:
 
 @record
 class SmallestKeys:
-    """The `keep` candidates with the smallest keys; of equal keys, the smaller row number wins.
+    """The `most` candidates with the smallest keys; of equal keys, the smaller row number wins.
 
     Samples of two sets of rows can be added. rows : (m,) int64, keys : (m,) of any dtype, both
     sorted by (key, row); count: the number of all candidates.
     """
 
-    keep: int
+    most: int
     count: int = 0
     rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     keys: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
 
     @classmethod
-    def of(cls, keep: int, rows: np.ndarray, keys: np.ndarray) -> SmallestKeys:
+    def of(cls, most: int, rows: np.ndarray, keys: np.ndarray) -> SmallestKeys:
         count = len(rows)
-        if 0 < keep < count // 2:
+        if 0 < most < count // 2:
             # Sorting is expensive: first drop the keys above the largest that may stay.
-            low = keys <= np.partition(keys, keep - 1)[keep - 1]
+            low = keys <= np.partition(keys, most - 1)[most - 1]
             rows, keys = rows[low], keys[low]
         # numpy's stable sort merges two sorted samples in linear time. Only equal keys need the
         # second, slower sort.
         order = np.argsort(keys, kind="stable")
-        in_order = keys[order[: keep + 1]]
+        in_order = keys[order[: most + 1]]
         if (in_order[1:] == in_order[:-1]).any():
             order = np.lexsort((rows, keys))
-        order = order[:keep]
-        return cls(keep, count, rows[order], keys[order])
+        order = order[:most]
+        return cls(most, count, rows[order], keys[order])
 
     def __add__(self, other: SmallestKeys) -> SmallestKeys:
         # An empty sample may have keys of another dtype, which must not change the result's.
         keys = [side.keys for side in (self, other) if len(side.rows)]
         merged = self.of(
-            self.keep,
+            self.most,
             np.concatenate([self.rows, other.rows]),
             np.concatenate(keys) if keys else self.keys,
         )
-        return SmallestKeys(self.keep, self.count + other.count, merged.rows, merged.keys)
+        return SmallestKeys(self.most, self.count + other.count, merged.rows, merged.keys)

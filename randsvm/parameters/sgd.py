@@ -298,7 +298,7 @@ class SgdParams(MachineParams):
             )
 
     @property
-    def is_linear(self) -> bool:
+    def has_linear_model(self) -> bool:
         return True
 
     @property

@@ -349,7 +349,7 @@ class MachineParams(Options):
             f"--components: random features are for -t rbf and -t poly, not {self.kernel}",
         )
         require(
-            self.prediction_type == "svc" or not (self.probability and self.is_linear),
+            self.prediction_type == "svc" or not (self.probability and self.has_linear_model),
             f"-b 1: probabilities of linear machines are for -s svc, not {self.task}",
         )
         require(
@@ -362,8 +362,8 @@ class MachineParams(Options):
         return prediction_type_of(self.task)
 
     @property
-    def is_linear(self) -> bool:
-        """Whether the machine is linear, in the features of the data or in random ones."""
+    def has_linear_model(self) -> bool:
+        """Whether the model has weights of the features of the data, or of random ones."""
         return self.components is not None
 
     def uses(self, name: str) -> bool:

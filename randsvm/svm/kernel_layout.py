@@ -46,10 +46,10 @@ def kernel_layout_of(D: Dataset, problem: Problem, sample: Points, float64: bool
     kernel, size, sizes = Kernel.of(problem), (D.n, D.d, D.nnz), partial(row_sizes, D)
 
     def profits(cells: Cells) -> bool:
-        def of(shard: Shard) -> bool:
+        def profits_in(shard: Shard) -> bool:
             return cells.profits(D.chunk_matrix(shard), sample.X)
 
-        return next(D.executor.map(of, D.shards[:1]))
+        return next(D.executor.map(profits_in, D.shards[:1]))
 
     if float64:
         layout = choose_layout(kernel, size, np.float64)
@@ -67,14 +67,14 @@ def kernel_layout_of(D: Dataset, problem: Problem, sample: Points, float64: bool
 def row_sizes(D: Dataset, layout: Layout) -> RowSizes:
     """Return the sizes of all rows of D, for the bounds of rounding errors."""
 
-    def of(shard: Shard) -> RowSizes:
+    def sizes(shard: Shard) -> RowSizes:
         if layout.kernel.name == "precomputed":
             rows = D.chunk_matrix(shard)
             values = np.abs(rows.data[D.summary.features[rows.indices] != 0])
             return RowSizes(float(values.max(initial=0.0)), D.d)
         return largest_sizes(sizes_of_rows(D, layout, chunk.X) for chunk in D.chunks(shard))
 
-    return largest_sizes(D.map(of))
+    return largest_sizes(D.map(sizes))
 
 
 def sizes_of_rows(D: Dataset, layout: Layout, X: Matrix) -> RowSizes:

@@ -209,12 +209,12 @@ class LinearObjective:
 def evaluate_linear(D: Dataset, linear: Linear, objective: LinearObjective) -> LinearFindings:
     """Return loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
 
-    def of(shard: Shard) -> np.ndarray:
+    def sums(shard: Shard) -> np.ndarray:
         parts = (objective.of(one, linear.decision(one.X)) for one in D.chunks(shard))
         return sum(parts, np.zeros(4))
 
     total = np.zeros(4)
-    for shard, part in zip(D.shards, D.map(of), strict=True):
+    for shard, part in zip(D.shards, D.map(sums), strict=True):
         total += part
         emit(Progress("scanning", shard.stop, D.n))
     return LinearFindings(*total.tolist())
@@ -232,10 +232,10 @@ def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
     rows, 16 bytes each.
     """
 
-    def of(shard: Shard) -> list[tuple[np.ndarray, np.ndarray]]:
+    def decisions(shard: Shard) -> list[tuple[np.ndarray, np.ndarray]]:
         return [(chunk.X @ linear.w[:, 0], weights_of(chunk)) for chunk in D.chunks(shard)]
 
-    parts = [part for found in D.map(of) for part in found]
+    parts = [part for found in D.map(decisions) for part in found]
     u, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
     order = np.argsort(u, kind="stable")
     u, sums = u[order], np.cumsum(weights[order])

@@ -112,9 +112,9 @@ def file_order(
 
 
 class Collector(NamedTuple):
-    """Keeps the first `keep` violators of each side in an order."""
+    """Keeps at most `most` violators of each side, the first in an order."""
 
-    keep: int
+    most: int
     draw: Draw
     order: Order
 
@@ -147,7 +147,7 @@ def side_of(
     keys = collector.order(collector.draw, shard.start, shard.stop, rows[1:], violation)
     exists = rows[:1] >= 0
     steepest = SmallestKeys.of(1, rows[:1][exists], -slope[:1][exists])
-    return Side(SmallestKeys.of(collector.keep, rows[1:], keys), steepest)
+    return Side(SmallestKeys.of(collector.most, rows[1:], keys), steepest)
 
 
 NO_ROWS: np.ndarray = np.empty(0, np.int64)

@@ -202,11 +202,11 @@ def kept_values(D: Dataset, decision: Decision, keep: Keep) -> np.ndarray:
     sigmoids of one shard are not those of a fold.
     """
 
-    def of(shard: Shard) -> list[np.ndarray]:
+    def kept_of(shard: Shard) -> list[np.ndarray]:
         return [keep(decision(chunk.X), chunk.y) for chunk in D.chunks(shard)]
 
     found = []
-    for kept in D.map(of):
+    for kept in D.map(kept_of):
         emit(Progress("scoring", 0, None, "beat"))
         found += kept
     return np.concatenate(found)

@@ -314,7 +314,7 @@ class Subtasks:
         # Only the nu tasks depend on the weight of all rows.
         weight = self._total_weight
         if self.of_pairs and params.task in NU_TASKS:
-            weight = sum(self.side_weights(number))
+            weight = sum(self.side_sums(number))
         return self._problem(weight, weights)
 
     @cached_property
@@ -328,20 +328,20 @@ class Subtasks:
         return self.D.total_weight() if self.D.summary.weighted else self.D.n
 
     @cached_property
-    def _class_weights(self) -> list[float]:
+    def _class_sums(self) -> list[float]:
         """The sum of the weights of the rows of each class in D, which may be a view."""
         labels, weights = self.D.labels().astype(np.int64), self.D.weights()
         return sums_of_classes(labels, weights, len(self.labels)).tolist()
 
-    def side_weights(self, number: int) -> tuple[float, float]:
+    def side_sums(self, number: int) -> tuple[float, float]:
         """Return the sums of the weights of the rows with y = +1 and with y = -1."""
-        (first, other), sums = self.sides[number], self._class_weights
+        (first, other), sums = self.sides[number], self._class_sums
         rest = [*sums[:first], *sums[first + 1 :]] if other is None else [sums[other]]
         return sums[first], fsum(rest)
 
     def lacks_side(self, number: int) -> bool:
         """Return whether a pair has no rows, or only rows of weight 0, of one of its classes."""
-        return self.of_pairs and 0 in self.side_weights(number)
+        return self.of_pairs and 0 in self.side_sums(number)
 
     def constant_solution(self, number: int) -> tuple[KernelSolution, Certificate]:
         """Return the solution of a subtask without support vectors, and its certificate.
@@ -354,7 +354,7 @@ class Subtasks:
             certified = bool(self.labels) and problem.positive_semidefinite
             certificate = Certificate(0.0, -inf if certified else 0.0, certified)
             return KernelSolution(empty.rows, EMPTY, 0.0, problem, empty), certificate
-        sides = self.side_weights(number)
+        sides = self.side_sums(number)
         lost = [C * weight for C, weight in zip(problem.bounds, sides, strict=True)]
         primal = 2.0 * min(lost)
         rounding = addition_error(PRESCRIBED, primal)
