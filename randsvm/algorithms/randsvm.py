@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -41,7 +41,6 @@ from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
-    Order,
     WorkingSet,
     interleaved,
     largest_violation,
@@ -72,16 +71,6 @@ FROM_ROWS = 200_000
 SUBSET_GAP = 0.02
 
 
-class PartSolution(NamedTuple):
-    """The solution of the problem of some rows of D, with `points` and row numbers of D.
-
-    scanned: the machine with which D is scanned: the solution, or one with few support vectors
-    """
-
-    solution: KernelSolution
-    scanned: KernelSolution
-
-
 class PartSolver(Protocol):
     """A function that solves the problem of some rows of D alone, by `train_certified`."""
 
@@ -92,8 +81,9 @@ class PartSolver(Protocol):
         *,
         factor: float = 1.0,
         gap: float | None = None,
-    ) -> PartSolution:
-        """Return the solution.
+    ) -> tuple[KernelSolution, KernelSolution]:
+        """Return the solution, and the machine with which D is scanned: the solution, or one with
+        few support vectors. Both have `points` and row numbers of D.
 
         rows : (m,) int64, ascending row numbers in D
         start: makes the first step
@@ -125,7 +115,7 @@ def estimate_from_subsets(run: Decomposition, solve_part: PartSolver) -> tuple[S
     for half in _halves(run, rows):
         weight = len(half) if scan.weights is None else float(scan.weights[half].sum())
         factor = scan.total_weight / weight
-        machines.append(solve_part(half, factor=factor, gap=SUBSET_GAP).solution)
+        machines.append(solve_part(half, factor=factor, gap=SUBSET_GAP)[0])
     assert all(one.points is not None for one in machines)
     points = Points.concatenate([one.points for one in machines if one.points is not None])
     order = np.argsort(points.rows)
@@ -224,7 +214,8 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> S
     step, W = run.first_step(start, r)                        # SV = svmlearn(a random subset of D)
     blocks = BlockChoice(run.scan, run.rng, r)
     while True:                                               # while gap > the gap asked for
-        SV, V = run.violators(step, _order(W), r)             #     V = violators(D, SV)
+        order = largest_violation if W.pairs else uniform_sample
+        SV, V = run.violators(step, order, r)                 #     V = violators(D, SV)
         yield SV, V
         m, keeps = blocks.rows_after(step, V.certificate), W.pairs and r >= KEEP_FROM_ROWS
         kept = W.latest_first[: m // KEPT_SHARE if keeps else 0]
@@ -243,9 +234,8 @@ def train_on_inner_set(
     """Train on the rows A near the margin, where alpha may differ from 0, then scan D.
 
     A solution over A is one over D unless rows outside of A violate; these join A. Where A holds
-    many of the rows, D takes its place. `solve_part` also returns the machine with which D is
-    scanned: the solution, or its reduction to few support vectors. Without `start` there is no
-    solution before the first A is solved.
+    many of the rows, D takes its place. Without `start` there is no solution before the first A is
+    solved.
     """
     step, error = estimate_from_subsets(run, solve_part)      # f0 = mean of svmlearn(2 subsets)
     step = start(run.scan)[0] if start else step
@@ -273,10 +263,6 @@ def _subset_of_violators(V: ScanResult, size: int, SV: KernelSolution) -> np.nda
     """Return row numbers of a random subset of V without SV; uniform_sample has shuffled V."""
     sides = [(group.rising.chosen.rows, group.falling.chosen.rows) for group in V.groups]
     return select([interleaved(*rows) for rows in zip(*sides, strict=True)], size, SV.rows)
-
-
-def _order(W: WorkingSet) -> Order:
-    return largest_violation if W.pairs else uniform_sample
 
 
 def _are_many(V: ScanResult, SV: KernelSolution) -> bool:

@@ -144,11 +144,6 @@ class RandsvmParams(Options):
         """The flags of the given options that only determine k."""
         return [flag for flag in changed_flags(self) if flag != "--sample-size"]
 
-    @cached_property
-    def without_support_bound(self) -> RandsvmParams:
-        """The parameters without the options that only determine k."""
-        return RandsvmParams(sample_size=self.sample_size)
-
     def resolved(self, n: int) -> RandsvmParams:
         """Return k and r for n rows.
 

@@ -326,7 +326,8 @@ class Algorithm:
             return command_line(self.as_published, replace(self.stop, gap=None, warm_start=None))
         params = self.params
         if isinstance(params, RandsvmParams):
-            params = params.without_support_bound
+            # Its other options only determine k.
+            params = RandsvmParams(sample_size=params.sample_size)
         return command_line(params, replace(self.stop, warm_start=None))
 
     @property
@@ -632,7 +633,7 @@ class Rounds:
         *,
         factor: float = 1.0,
         gap: float | None = None,
-    ) -> randsvm.PartSolution:
+    ) -> tuple[KernelSolution, KernelSolution]:
         """Solve the problem of some rows; see randsvm.PartSolver."""
         if gap is None:
             gap = PART_GAP_SHARE * self.gap_target if self.gap_asked else None
@@ -658,9 +659,9 @@ class Rounds:
             solved = inner.solve(self.interrupt_at())
             SV = _over(inner, rows, solved.SV)
             if not is_feasible:
-                return randsvm.PartSolution(SV, SV)
+                return SV, SV
             self.inner_solution = SV
-            return randsvm.PartSolution(SV, self._reduced_part(inner, rows, solved, SV))
+            return SV, self._reduced_part(inner, rows, solved, SV)
         finally:
             # Also after an exception the best solution so far is kept. If it is feasible, its D
             # bounds the optimum over all rows.
