@@ -49,7 +49,7 @@ from randsvm.arrays import CsrMatrix, Matrix, column_sums, median, to_csr
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.svm.linear import Linear, LinearObjective
+from randsvm.svm.linear_loss import Linear, LinearObjective
 
 # The smoothing of classes begins at this width of f, and that of targets at their mean distance
 # from the median. It narrows by this factor with each new beta0.

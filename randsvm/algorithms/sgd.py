@@ -30,7 +30,7 @@ from randsvm.data.sampling import Draws
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import LOSS_NAMES, OUTSIDE
-from randsvm.svm.linear import Linear, LinearObjective
+from randsvm.svm.linear_loss import Linear, LinearObjective
 
 # The mean restarts at these epochs: earlier weights are worse and would slow its progress.
 RESTARTS = (2, 3, 5, 9, 17)

@@ -41,7 +41,7 @@ FIXED_BY_MODEL = frozenset(
 )
 
 
-# The losses of classes that a user chooses from; svm/linear.py has the formulas.
+# The losses of classes that a user chooses from; svm/linear_loss.py has the formulas.
 LOSS_NAMES = ("hinge", "squared-hinge", "log")
 # Those that --gap minimises: algorithms/newton.py has their duals.
 GAP_LOSSES = ("hinge", "squared-hinge", "log")

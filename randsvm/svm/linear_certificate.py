@@ -25,7 +25,7 @@ from randsvm.kernels.rounding import (
     offset_error,
     product_error,
 )
-from randsvm.svm.linear import Linear, LinearObjective
+from randsvm.svm.linear_loss import Linear, LinearObjective
 from randsvm.svm.solution import Certificate
 from randsvm.svm.tasks import Task, change_of_dual
 

@@ -27,8 +27,8 @@ from randsvm.models.row_files import RowFiles, sources
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import CertifyParams, PredictParams, Resources
 from randsvm.parameters.svm import class_weights
-from randsvm.svm.linear import LOSS_OF_SOLVER, Linear, LinearObjective
 from randsvm.svm.linear_certificate import certified
+from randsvm.svm.linear_loss import LOSS_OF_SOLVER, Linear, LinearObjective
 from randsvm.svm.solution import Certificate
 from randsvm.training.rounds import total_certificate
 

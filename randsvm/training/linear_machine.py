@@ -49,7 +49,8 @@ from randsvm.parameters.option import changed_flags, command_line, ineffective_f
 from randsvm.parameters.run import PredictParams
 from randsvm.parameters.sgd import CRAMMER_SINGER, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
-from randsvm.svm.linear import (
+from randsvm.svm.linear_certificate import certified
+from randsvm.svm.linear_loss import (
     LOSS_OF_SOLVER,
     Linear,
     LinearFindings,
@@ -57,7 +58,6 @@ from randsvm.svm.linear import (
     evaluate_linear,
     with_share_outside,
 )
-from randsvm.svm.linear_certificate import certified
 from randsvm.svm.solution import Certificate
 from randsvm.training.job import (
     RESERVED_SECONDS,

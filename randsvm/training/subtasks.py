@@ -443,7 +443,7 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
     if mapping is None:
         return replace(machine.without_unused_features(), **common)
     from randsvm.models.linear_model import ONE_CLASS_SOLVER, LinearModel
-    from randsvm.svm.linear import LOSSES, SOLVER_OF_REGRESSION_LOSS
+    from randsvm.svm.linear_loss import LOSSES, SOLVER_OF_REGRESSION_LOSS
 
     solvers = {
         "svc": LOSSES["hinge"].solver,
