@@ -18,4 +18,4 @@ from randsvm.parameters.option import Choice, Options, Size, option_fields, read
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.parameters.svm import KERNEL_NAMES, KernelParams
-from randsvm.svm.linear import LOSSES
+from randsvm.svm.linear_loss import LOSSES

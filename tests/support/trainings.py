@@ -28,7 +28,7 @@ from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import RandsvmParams, RoundsParams
 from randsvm.parameters.run import DataParams, Resources, Search
 from randsvm.parameters.svm import KernelParams
-from randsvm.svm.linear import Linear, with_share_outside
+from randsvm.svm.linear_loss import Linear, with_share_outside
 from randsvm.svm.solution import Certificate
 from randsvm.training import cross_validation, kernel_machine, linear_machine, probabilities
 from randsvm.training import search as searches
