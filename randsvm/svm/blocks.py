@@ -71,11 +71,12 @@ class BlockChoice:
         self.rounds, self.due, self.wait = 0, 1, 1
         # P - D after the last two rounds.
         self.distances = math.inf, math.inf
+        rows = scan.D.n if scan.weights is None else np.count_nonzero(scan.weights)
         self.may_split = (
             r >= MIN_SPLIT_ROWS
             and scan.problem.kernel == "rbf"
             and not scan.task.absolute_sum
-            and WIDER * r < scan.training_rows
+            and WIDER * r < rows
         )
 
     def rows_after(self, step: Step, certificate: Certificate) -> int:

@@ -273,7 +273,8 @@ class RunningValues:
     floor: see Certificate
     matrix: kernel values of all rows, which are few; all sums are then in float64. None: there are
         none
-    weights : (n,) float64, None: all are 1
+    weights : (n,) float64, None: all are 1. Rows of weight 0 are held out: their coefficients stay
+        0, but they have a u
     total_weight: the sum of the weights
     layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
         and no result
@@ -311,9 +312,6 @@ class RunningValues:
         self.D, self.problem, self.seed, self.gap, self.matrix = D, problem, seed, gap, matrix
         self.weights = D.weights()
         self.total_weight = float(D.n if self.weights is None else self.weights.sum())
-        # Rows of weight 0 are held out: their coefficients stay 0, but they have a u.
-        held_out = 0 if self.weights is None else int(np.count_nonzero(self.weights == 0))
-        self.training_rows = D.n - held_out
         self.floor = _floor(D, problem, Kernel.of(problem))
         self.task, self.b, self.slack = task_of(problem), 0.0, 0.0
         self.windows = tuple(Window() for _ in self.task.groups)
