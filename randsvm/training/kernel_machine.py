@@ -170,14 +170,12 @@ class KernelTrainer(Trainer[KernelParams]):
     """Trainer of kernel machines: parameters become subtasks, each with an algorithm.
 
     old: the model to start from; None: start from zero
-    not_psd: why a precomputed kernel may not be positive semidefinite; None: it is
     defects: of a precomputed kernel
     """
 
     # Each pair of classes is trained separately.
     max_classes = 1000
     old: OldModel | None = None
-    not_psd: str | None = None
     defects = NO_DEFECTS
 
     def __init__(self, name: str, job: Job, algorithm_params: RandsvmParams | OsunaParams) -> None:
@@ -231,7 +229,7 @@ class KernelTrainer(Trainer[KernelParams]):
         # Keep --gap none, which is text; drop the number that was filled in as the default.
         gap = self.job.stop.gap if isinstance(self.job.stop.gap, str) else None
         other.job = replace(self.job, stop=replace(self.job.stop, gap=gap))
-        other.not_psd = why
+        other._notices = [*self._notices, f"{why}: {NOT_CERTIFIED}"]
         return other
 
     def resolved(self, params: KernelParams) -> KernelParams:
@@ -250,8 +248,8 @@ class KernelTrainer(Trainer[KernelParams]):
 
     def described(self, params: KernelParams) -> StartDetails:
         subtasks, algorithm = self.subtasks_and_algorithm(params)
-        why = self.not_psd if params.positive_semidefinite else INDEFINITE_KERNEL
-        uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
+        is_certified = params.positive_semidefinite
+        uncertified = [] if is_certified else [f"{INDEFINITE_KERNEL}: {NOT_CERTIFIED}"]
         return StartDetails(
             algorithm.arguments,
             [*self._notices, *uncertified, *algorithm.notices],
@@ -277,7 +275,7 @@ class KernelTrainer(Trainer[KernelParams]):
     def algorithm_for(self, n: int, problem: Problem) -> Algorithm:
         """Return the algorithm for a problem of n rows like those of D."""
         nonzeros = self.D.nnz / max(self.D.n, 1)
-        return Algorithm(self.name, self.algorithm_params, self.job.stop, n, nonzeros, problem)
+        return Algorithm(self.name, self.algorithm_params, self.job, n, nonzeros, problem)
 
     def small_pairs(self, subtasks: Subtasks) -> Iterator[SmallPairs]:
         """Yield the solutions of pairs of small classes that reach the gap; nothing if these
@@ -396,7 +394,6 @@ class KernelTrainer(Trainer[KernelParams]):
             rounds = Rounds(
                 subtask,
                 self.algorithm_for(subtask.D.n, subtask.problem),
-                self.job,
                 None if saved is None else start_of_fold(saved),
                 clock,
                 clock.share(1 / (len(subtasks) - number)),
@@ -538,7 +535,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
             return
 
         def latest() -> float:
-            return (self.plan.until if self.solved else self.clock.end) - RESERVED_SECONDS
+            return (self.plan.training_end if self.solved else self.clock.end) - RESERVED_SECONDS
 
         with suppress(TimeLimitError), self.clock.until(latest):
             self._take_small_pairs()
@@ -596,12 +593,10 @@ class KernelTrainingRun(FileRun[KernelParams]):
             self.solved[number] = replace(found, transcript=without_rows(rows))
             return
         rounds = self.under_way[number] = self._rounds(number, subtasks[number], clock)
-        latest = (self.clock.end if is_first else self.plan.until) - RESERVED_SECONDS
+        latest = (self.clock.end if is_first else self.plan.training_end) - RESERVED_SECONDS
         try:
-            found = rounds.with_evaluation(rounds.solve(latest))
-            while rounds.prepare_to_continue(found):
-                found = rounds.with_evaluation(rounds.solve(latest))
-            self.solved[number] = rounds.in_whole(self._completed(rounds, found))
+            found = self._completed(rounds, rounds.certified(latest))
+            self.solved[number] = rounds.in_whole(found)
         except TimeLimitError:
             if not self.has_model:
                 raise
@@ -623,10 +618,9 @@ class KernelTrainingRun(FileRun[KernelParams]):
         return Rounds(
             subtask,
             trainer.algorithm_for(subtask.D.n, subtask.problem),
-            trainer.job,
             None if self.start_of is None else self.start_of(number, subtask),
             clock,
-            self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.plan.until),
+            self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.plan.training_end),
             self.concurrent_subtasks * subtasks.memory_sharers,
         )
 
@@ -645,7 +639,7 @@ class KernelTrainingRun(FileRun[KernelParams]):
         self.subtasks.close()
         self._report()
         if self.params.probability and self.params.prediction_type == "one-class":
-            D, end = self.subtasks.D, self.plan.until - RESERVED_SECONDS
+            D, end = self.subtasks.D, self.plan.training_end - RESERVED_SECONDS
             decision = self.machine.decision_matrix
             self.calibrated = fit_density_marks(D, decision, self.clock, end)
         super().complete()

@@ -271,7 +271,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
                 self.params, self.learner = params, self.first_learner(params)
                 self.evaluation, self.certificate, self.largest_gap = None, UNKNOWN, None
             self.train()
-            with suppress(TimeLimitError), self.clock.until(lambda: self.plan.until):
+            with suppress(TimeLimitError), self.clock.until(lambda: self.plan.training_end):
                 self._evaluate()
             if self.last_step is not None and not self.certificate.certified:
                 self.stopped = Stopped(StopReason.TIME_LIMIT)

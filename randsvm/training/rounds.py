@@ -30,7 +30,7 @@ from randsvm.data.sampling import Draws
 from randsvm.errors import InfeasibleError, ParameterError
 from randsvm.events import Iteration, Notice, emit, listening
 from randsvm.parameters.option import command_line, require
-from randsvm.parameters.rounds import OsunaParams, RandsvmParams, RoundsParams
+from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import Problem
 from randsvm.records import record
 from randsvm.svm.kernel_layout import MAX_MATRIX_ROWS
@@ -245,13 +245,12 @@ class Algorithm:
     """An algorithm with its options, for n rows of a problem.
 
     params: the options of the algorithm alone
-    stop: the conditions that end the rounds
     nonzeros: the mean number of nonzeros of a row
     """
 
     name: str
     params: RandsvmParams | OsunaParams
-    stop: RoundsParams
+    job: Job
     n: int
     nonzeros: float
     problem: Problem
@@ -266,10 +265,12 @@ class Algorithm:
         runs there only if the user chose k, or chose to have no gap.
         """
         params, problem = self.params, self.problem
-        if not isinstance(params, RandsvmParams) or self.stop.wanted_gap is not None:
+        if not isinstance(params, RandsvmParams) or self.job.stop.wanted_gap is not None:
             return None
         is_unchosen = (
-            problem.may_be_indefinite and self.stop.gap is None and not params.support_bound_flags
+            problem.may_be_indefinite
+            and self.job.stop.gap is None
+            and not params.support_bound_flags
         )
         sums = problem.coefficient_sum or problem.absolute_sum
         return None if sums or is_unchosen else params.resolved(self.n)
@@ -306,7 +307,7 @@ class Algorithm:
         return (
             isinstance(self.params, RandsvmParams)
             and self.as_published is None
-            and self.stop.max_iterations is None
+            and self.job.stop.max_iterations is None
             and inner_set_pays(self.n, self.problem)
         )
 
@@ -321,14 +322,14 @@ class Algorithm:
     @property
     def arguments(self) -> list[str]:
         """The options as on a command line, with defaults that follow from the data."""
+        stop, params = replace(self.job.stop, warm_start=None), self.params
         if self.as_published is not None:
             # -k says by itself that no gap ends the run.
-            return command_line(self.as_published, replace(self.stop, gap=None, warm_start=None))
-        params = self.params
+            return command_line(self.as_published, replace(stop, gap=None))
         if isinstance(params, RandsvmParams):
             # Its other options only determine k.
             params = RandsvmParams(sample_size=params.sample_size)
-        return command_line(params, replace(self.stop, warm_start=None))
+        return command_line(params, stop)
 
     @property
     def notices(self) -> list[str]:
@@ -339,7 +340,7 @@ class Algorithm:
             formula = self.params.support_bound is None and self.problem.kernel != "rbf"
             return [FORMULA_FOR_K] if formula else []
         unused = " ".join(self.params.support_bound_flags)
-        rule = "no violators" if self.stop.wanted_gap is None else "--gap"
+        rule = "no violators" if self.job.stop.wanted_gap is None else "--gap"
         return [f"{rule} decides when to end: {unused} not used"] if unused else []
 
     def working_set(self, subtasks: Subtasks) -> int:
@@ -429,7 +430,6 @@ class Rounds:
 
     subtask: Subtask
     algorithm: Algorithm
-    job: Job
     start: Start | None = None
     clock: Clock = field(default_factory=Clock)
     share_end: float = inf
@@ -439,7 +439,7 @@ class Rounds:
 
     def __post_init__(self) -> None:
         if self.gap_asked is None:
-            self.gap_asked = self.job.stop.gap_before_reduction
+            self.gap_asked = self.algorithm.job.stop.gap_before_reduction
         # The rounds end at this gap of the running values: `gap`, or less after an evaluation that
         # found a larger one.
         self.gap_target, self.continuations = self.gap_asked or 0.0, 0
@@ -456,8 +456,8 @@ class Rounds:
         self.scan = Scan(
             subtask.D,
             subtask.problem,
-            self.job.data_params.seed,
-            self.job.resources.layout_bytes // shares,
+            self.algorithm.job.data_params.seed,
+            self.algorithm.job.resources.layout_bytes // shares,
             float64,
             self.gap_asked,
             subtask.kernel_matrix(float64) if subtask.D.n <= most else None,
@@ -467,6 +467,17 @@ class Rounds:
             raise self._beyond_float64
         nu_svc = self.subtask.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
+
+    def certified(self, first_solution_by: float) -> SubtaskSolution:
+        """Return the solution of rounds and closing evaluations in turn, until the gap that was
+        asked for is proven or further rounds would not lower it.
+
+        first_solution_by: see `solve`.
+        """
+        found = self.with_evaluation(self.solve(first_solution_by))
+        while self.prepare_to_continue(found):
+            found = self.with_evaluation(self.solve(first_solution_by))
+        return found
 
     def solve(self, first_solution_by: float) -> SubtaskSolution:
         """Make the rounds that there is time for, and return the solution, by running values.
@@ -557,7 +568,7 @@ class Rounds:
             return rounds_of_whole(
                 self.scan, tolerance, lambda: not self.history.idle, self.start, gap
             )
-        run = Decomposition(self.scan, Draws(self.job.data_params.seed), tolerance)
+        run = Decomposition(self.scan, Draws(self.algorithm.job.data_params.seed), tolerance)
         if self.begins_on_inner_set:
             return randsvm.train_on_inner_set(run, self.algorithm.r, self.solve_part, self.start)
         return self.algorithm.rounds(run, self.start)
@@ -572,7 +583,7 @@ class Rounds:
             gap_asked=self.gap_asked,
             gap_target=SV.gap if isinstance(SV, ReducedMachine) else self.gap_target,
             support_vectors=published.support_bound if published else None,
-            rounds=self.job.stop.max_iterations,
+            rounds=self.algorithm.job.stop.max_iterations,
             least_norm=self.least_norm,
         )
 
@@ -637,7 +648,7 @@ class Rounds:
         """Solve the problem of some rows; see randsvm.PartSolver."""
         if gap is None:
             gap = PART_GAP_SHARE * self.gap_target if self.gap_asked else None
-        resources, whole = self.job.resources, self.subtask.D
+        resources, whole = self.algorithm.job.resources, self.subtask.D
         room = max(0, resources.data_bytes - whole.store.resident_bytes) // self.memory_sharers
         D = whole.subset(whole.mask(rows)).regrouped(room, resources.tmpdir)
         name, is_only = self.subtask.name, self.subtask.is_only
@@ -645,7 +656,6 @@ class Rounds:
         inner = Rounds(
             subtask,
             replace(self.algorithm, n=len(rows), problem=subtask.problem),
-            self.job,
             start,
             self.clock,
             self.share_end,
@@ -682,7 +692,7 @@ class Rounds:
         The solution stays if it is as small, or the machine too coarse. SV: the solution with its
         row numbers in all of D.
         """
-        stop = self.job.stop
+        stop = self.algorithm.job.stop
         gap = stop.wanted_gap
         if stop.reduce is None or gap is None:
             return SV
@@ -702,7 +712,7 @@ class Rounds:
 
         The scan holds the values of an evaluated solution.
         """
-        stop = self.job.stop
+        stop = self.algorithm.job.stop
         if stop.reduce is None or not len(found.SV) or isinstance(found.SV, ReducedMachine):
             return found
         try:
@@ -722,7 +732,7 @@ class Rounds:
         """
         from randsvm.algorithms.reduced_set import Reducer, SubtaskReduction
 
-        size, seed = self.job.stop.reduced_size, self.job.data_params.seed
+        size, seed = self.algorithm.job.stop.reduced_size, self.algorithm.job.data_params.seed
         self.scan.return_to(found.SV)
         reducer = Reducer(self.scan, found.SV, found.certificate, size, gap, seed, lowers)
         SV, certificate = reducer.run()
@@ -745,7 +755,7 @@ class Rounds:
         time for one."""
         if found.evaluated:
             return found
-        end, stop, machine = self.share_end + RESERVED_SECONDS, self.job.stop, found.SV
+        end, stop, machine = self.share_end + RESERVED_SECONDS, self.algorithm.job.stop, found.SV
         found = self._evaluate(found, self.clock, end)
         if isinstance(machine, ReducedMachine):
             # With a number of support vectors, --reduce takes the gap that they have.
@@ -796,7 +806,7 @@ class Rounds:
     def gap_to_prove(self) -> float | None:
         """The gap from which on an evaluation needs no better bounds: `gap_asked`, or that of
         --require-gap if it is smaller."""
-        required = self.job.limits.require_gap
+        required = self.algorithm.job.limits.require_gap
         gaps = [gap for gap in (self.gap_asked, required) if gap is not None]
         return None if self.gap_asked is None else min(gaps)
 

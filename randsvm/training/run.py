@@ -246,7 +246,7 @@ class StartDetails(NamedTuple):
 class Plan(Generic[AnyParams]):
     """What a training is to do, known before its first step.
 
-    until: the moment when the time for rounds or steps is over
+    training_end: the moment when the time for rounds or steps is over
     path: the file of the model; None: none is written
     arguments: the configuration that the model stores
     searched: the result of the search; None: there was none
@@ -254,7 +254,7 @@ class Plan(Generic[AnyParams]):
     """
 
     params: AnyParams
-    until: float
+    training_end: float
     path: str | None = None
     arguments: Sequence[str] = ()
     searched: Searched | None = None
@@ -682,8 +682,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
     """A training on a whole file, on arrays, or on some of their rows.
 
     stopped: why it ended
-    training_end: the moment when the time for rounds or steps is over: that of the plan, or
-        earlier if the training is to end
+    training_end: that of the plan, or earlier if the training is to end
     calibrated: the fields of the model for probabilities
     """
 
@@ -692,7 +691,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
 
     def __init__(self, trainer: Trainer[AnyParams], plan: Plan[AnyParams], clock: Clock) -> None:
         self.trainer, self.plan, self.clock = trainer, plan, clock
-        self.path, self.params, self.training_end = plan.path, plan.params, plan.until
+        self.path, self.params, self.training_end = plan.path, plan.params, plan.training_end
 
     @abstractmethod
     def run(self) -> None:
