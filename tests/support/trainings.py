@@ -56,18 +56,15 @@ def open_rounds(path: Path, **params: Any) -> Iterator[Rounds]:
         job = Job(stop=RoundsParams(gap=0.01), resources=Resources(jobs=1))
         task = Subtasks(D, KernelParams(**params), job.resources)[0]
         nonzeros = D.nnz / D.n
-        algorithm = Algorithm("randsvm", RandsvmParams(), job.stop, D.n, nonzeros, task.problem)
-        rounds = Rounds(task, algorithm, job)
+        algorithm = Algorithm("randsvm", RandsvmParams(), job, D.n, nonzeros, task.problem)
+        rounds = Rounds(task, algorithm)
         yield rounds
         rounds.scan.forget()
 
 
 def trained(rounds: Rounds) -> Any:
     """Return the solution of all rounds, as a training has it."""
-    found = rounds.with_evaluation(rounds.solve(math.inf))
-    while rounds.prepare_to_continue(found):
-        found = rounds.with_evaluation(rounds.solve(math.inf))
-    return found
+    return rounds.certified(math.inf)
 
 
 # ---- folds --------------------------------------------------------------------------------------
