@@ -536,17 +536,14 @@ class _Problem:
         ridge: the penalty of b + <mean, w>
         """
 
-        def of(shard: Shard) -> np.ndarray:
-            sums = np.zeros(len(p))
-            for chunk in self.rows(shard):
-                at = slice(chunk.start, chunk.start + len(chunk.y))
-                _newton.add_products(*_parts(chunk.X), p, self.second[at], sums)
-            sums[-1] *= self.bias
-            return sums
+        def add(chunk: Chunk, at: slice, sums: np.ndarray) -> None:
+            _newton.add_products(*_parts(chunk.X), p, self.second[at], sums)
 
         emit(Progress("Newton step", 0, None, "beat"))
         level = ridge * float(p[-1] + self.mean @ p[:-1])
-        return _total(self.D, of, np.append(p[:-1] + level * self.mean, level))
+        product = self._added_to(np.append(p[:-1] + level * self.mean, level), add)
+        product[-1] *= self.bias
+        return product
 
     @np.errstate(over="ignore", invalid="ignore")
     def _evaluate(self, u: np.ndarray, given: bool = False) -> _Point:
@@ -554,12 +551,19 @@ class _Problem:
 
         given: whether the coefficients are those of `ascend`.
         """
-        w, b = u[:-1], float(u[-1])
-        sums = _total(
-            self.D, lambda shard: self._sums(shard, w, b, given), np.zeros((5 + len(w), 2))
-        )
+        w, b, of = u[:-1], float(u[-1]), self.objective
+
+        def add(chunk: Chunk, at: slice, sums: np.ndarray) -> None:
+            _newton.add_sums(
+                *_parts(chunk.X), w, b, self.y[at], self.C[at], self.most[at], self.beta0[at],
+                of.is_regression, of.is_squared, self.is_log, of.epsilon or 0.0, self.width,
+                given, self.beta[at], self.second[at], sums,
+            )  # fmt: skip
+
+        # Four numbers, then three of the rows with beta above 0 and of those below, then x beta of
+        # both.
+        sums = self._added_to(np.zeros((5 + len(w), 2)), add)
         (loss, smoothed), (proximal, curvature) = sums[:2].tolist()
-        # Two numbers each, of the coefficients above 0 and of those below.
         (size, value, square), products = sums[2:5], sums[5:]
         shorter = self._shorter(size)
         penalty, v = float(self.objective.penalty(w)), products @ shorter
@@ -575,19 +579,6 @@ class _Problem:
             gradient[:-1] += w
         smoothed += penalty
         return _Point(u, penalty + loss, dual, smoothed, dual - proximal, gradient, curvature)
-
-    def _sums(self, shard: Shard, w: np.ndarray, b: float, given: bool) -> np.ndarray:
-        """Return sums over the rows of a shard, (5 + d, 2): four numbers, then three of the rows
-        with beta above 0 and of those below, then x beta of both. See `_evaluate`."""
-        of, sums = self.objective, np.zeros((5 + len(w), 2))
-        for chunk in self.rows(shard):
-            at = slice(chunk.start, chunk.start + len(chunk.y))
-            _newton.add_sums(
-                *_parts(chunk.X), w, b, self.y[at], self.C[at], self.most[at], self.beta0[at],
-                of.is_regression, of.is_squared, self.is_log, of.epsilon or 0.0, self.width,
-                given, self.beta[at], self.second[at], sums,
-            )  # fmt: skip
-        return sums
 
     def _hessian(self, ridge: float) -> np.ndarray:
         """Return the Hessian of the smoothed problem, (d + 1, d + 1). ridge: the penalty of b +
@@ -609,16 +600,28 @@ class _Problem:
         places = np.full(d, -1, np.int32)
         places[columns] = np.arange(m - 1)
 
-        def of(shard: Shard) -> np.ndarray:
-            H = np.zeros((m, m))
-            for chunk in self.rows(shard):
-                X = chunk.X if m - 1 == d else _chosen(chunk.X, columns, places)
-                at = slice(chunk.start, chunk.start + len(chunk.y))
-                _newton.add_curvature(*_parts(X), self.second[at], H)
-            return H
+        def add(chunk: Chunk, at: slice, H: np.ndarray) -> None:
+            X = chunk.X if m - 1 == d else _chosen(chunk.X, columns, places)
+            _newton.add_curvature(*_parts(X), self.second[at], H)
 
         emit(Progress("Newton step", 0, None, "beat"))
-        return _total(self.D, of, np.zeros((m, m)))
+        return self._added_to(np.zeros((m, m)), add)
+
+    def _added_to(
+        self, total: np.ndarray, add: Callable[[Chunk, slice, np.ndarray], None]
+    ) -> np.ndarray:
+        """Return `total` with the sums over all rows added.
+
+        add(chunk, at, sums) adds those of a chunk, whose rows are `at`, to `sums`.
+        """
+
+        def of(shard: Shard) -> np.ndarray:
+            sums = np.zeros_like(total)
+            for chunk in self.rows(shard):
+                add(chunk, slice(chunk.start, chunk.start + len(chunk.y)), sums)
+            return sums
+
+        return _total(self.D, of, total)
 
 
 def _chosen(X: Matrix, columns: np.ndarray, places: np.ndarray) -> Matrix:
