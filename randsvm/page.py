@@ -131,6 +131,7 @@ def _outcome(end: Record, records: Sequence[Record]) -> str:
         ("support vectors", end.get("support_vectors"), ","),
         ("of these at C", end.get("bounded"), ","),
         ("violators", end.get("violators"), ","),
+        ("features with a weight", end.get("nonzero_weights"), ","),
         ("time", f"{end['seconds']:.2f} s"),
         ("peak memory", f"{end['peak_memory'] / 1e6:,.0f} MB"),
     ]

@@ -195,6 +195,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
         rows, or the one with the share of rows outside that -n asks for
     last_step : the result of the passes and Newton steps of --gap
     points : the parameters that the run trains with in turn, each from the solution before
+    missed : each C of the points so far whose proven gap is above --gap
     kept : the run as it was after the parameters of the plan, or after the last ones so far; None:
         it is at the first ones
     progressive : the steps of the last whole epoch, see Learner.progressive; before: all steps
@@ -221,7 +222,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
         points: Sequence[SgdParams] = (),
     ) -> None:
         super().__init__(trainer, plan, clock)
-        self.points = points or (plan.params,)
+        self.points, self.missed = points or (plan.params,), list[str]()
         self.params = params = self.points[0]
         mapping = trainer.map_of(params)
         self.D = one_class(D) if params.task == "one-class" else D
@@ -259,6 +260,11 @@ class LinearTrainingRun(FileRun[SgdParams]):
         )
 
     @property
+    def cost(self) -> float:
+        """C of the parameters, also if they have lambda."""
+        return self.params.cost_and_lambda(self.D.total_weight())[0]
+
+    @property
     def linear(self) -> Linear:
         """The solution so far."""
         if self.last_step is not None:
@@ -282,7 +288,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
             if stopped.reason is StopReason.GAP_REACHED and not self.certificate.gap <= asked:
                 self.stopped = Stopped(StopReason.GAP_NOT_PROVEN)
             if len(self.points) > 1:
-                emit(self._point())
+                emit(point := self._point())
+                self.missed += [f"{point.C:g}"] * (point.gap > asked)
             if self.kept is None or self.kept.params != self.plan.params:
                 self.kept = copy(self)
         if self.kept is not None:
@@ -313,16 +320,18 @@ class LinearTrainingRun(FileRun[SgdParams]):
         steps, step = self.learner.steps, self.last_step
         self.evaluation = evaluate_linear(self.D, self.linear, steps)
         if step is not None:
-            C, bias = self.trainer.cost_and_lambda(self.params)[0], not self.params.no_bias
-            parts = certified(self.D, self.linear, steps, C, step.coefficients, bias)
+            bias = not self.params.no_bias
+            parts = certified(self.D, self.linear, steps, self.cost, step.coefficients, bias)
             self.certificate = total_certificate(parts)
             self.largest_gap = max(one.gap for one in parts) if len(parts) > 1 else None
 
     def save(self, stopped: Stopped, path: str | None = None) -> Trained:
         notes = []
+        if self.missed:
+            text = ", ".join(self.missed)
+            notes.append(f"--gap {self.params.gap:g} is not reached at C = {text}")
         if stopped.reason in BROKEN_OFF and self.params != self.plan.params:
-            C = self.trainer.cost_and_lambda(self.params)[0]
-            notes.append(f"the path came to C = {C:g}, and that is the C of the model")
+            notes.append(f"the path came to C = {self.cost:g}, and that is the C of the model")
         if stopped.reason in BROKEN_OFF and self.kept is None and self.last_step is not None:
             each = zip(self.trainer.labels, self.linear.w.T, strict=False)
             labels = [label for label, w in each if not w.any()] * (len(self.linear.b) > 1)
@@ -386,10 +395,9 @@ class LinearTrainingRun(FileRun[SgdParams]):
 
     def _reach(self, gap: float) -> None:
         """Make passes and Newton steps until the duality gap, or as many as are allowed."""
-        C = self.params.cost_and_lambda(self.D.total_weight())[0]
-        start = self.last_step or newton.Solution.at(self.learner.linear, C, self.D.n)
+        start = self.last_step or newton.Solution.at(self.learner.linear, self.cost, self.D.n)
         most = self.params.max_iterations
-        for found in self.minimiser.minimise(C, start, STEPS_SHARE * gap, most):
+        for found in self.minimiser.minimise(self.cost, start, STEPS_SHARE * gap, most):
             self.last_step = found
         self.stopped = Stopped(StopReason.GAP_REACHED, (gap,))
         if self.last_step is not None and self.last_step.is_limited:
@@ -405,15 +413,14 @@ class LinearTrainingRun(FileRun[SgdParams]):
         steps, progressive_loss, errors = self.progressive or self.learner.progressive()
         known: dict[str, Any] = {}
         if evaluation is not None:
-            C = self.trainer.cost_and_lambda(self.params)[0]
             penalty = float(objective.penalty(linear.w).sum())
-            primal = penalty + C * objective.total(evaluation, linear)
+            primal = penalty + self.cost * objective.total(evaluation, linear)
             primal = self.certificate.primal if self.certificate.certified else primal
             wrong = "squared_error" if objective.is_regression else "error"
             known = {
                 "nonzero_weights": int(linear.w.any(axis=1).sum()) if objective.l1 else None,
                 "primal": primal,
-                "J": primal / (C * evaluation.weight),
+                "J": primal / (self.cost * evaluation.weight),
                 "violators": int(evaluation.violators),
                 wrong: evaluation.wrong / evaluation.weight,
             }
@@ -450,7 +457,7 @@ class LinearTrainingRun(FileRun[SgdParams]):
         return {
             "task": params.task,
             "loss": steps.loss,
-            "C": self.trainer.cost_and_lambda(params)[0],
+            "C": self.cost,
             **of_task,
             "bias": not params.no_bias,
             **({"penalty": "l1"} if steps.l1 else {}),
@@ -467,9 +474,8 @@ class LinearTrainingRun(FileRun[SgdParams]):
                 "dual_error": self.certificate.dual_error,
                 "gap": outcome.gap,
                 "certificate": outcome.certificate,
+                "largest_gap": self.largest_gap,
             }
-            if self.largest_gap is not None:
-                gaps["largest_gap"] = self.largest_gap
         return {
             "primal": or_nan(outcome.primal),
             **gaps,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import replace
@@ -248,7 +248,7 @@ class Plan(Generic[AnyParams]):
 
     training_end: the moment when the time for rounds or steps is over
     path: the file of the model; None: none is written
-    arguments: the configuration that the model stores
+    arguments: returns the configuration that a model with some parameters stores
     searched: the result of the search; None: there was none
     database: the name of the database of --sql; None: the rows are not from one
     """
@@ -256,7 +256,7 @@ class Plan(Generic[AnyParams]):
     params: AnyParams
     training_end: float
     path: str | None = None
-    arguments: Sequence[str] = ()
+    arguments: Callable[[AnyParams], list[str]] = command_line
     searched: Searched | None = None
     database: str | None = None
 
@@ -445,7 +445,7 @@ def _plan(
     for text in [*described.notices, *remarks]:
         emit(Notice(text))
 
-    def configuration(params: AnyParams, job: Job) -> list[str]:
+    def configuration(params: AnyParams, job: Job = job) -> list[str]:
         # The model stores the options that decide its bytes, so not the limits of time.
         arguments = [*_arguments_of(params), *described.arguments]
         return [trainer.name, *arguments, *command_line(job.data_params, job.search)]
@@ -460,7 +460,7 @@ def _plan(
         params,
         clock.share(1 if calibration_of(params) is None else 1 / (1 + PROBABILITY_TIME)),
         model,
-        configuration(params, job),
+        configuration,
         searched,
         None if job.data_params.sql is None else joint_name(data),
     )
@@ -815,7 +815,7 @@ class FileRun(TrainingRun, Generic[AnyParams]):
             of_search["searched"] = len(searched.tried)
         return Metadata(
             version=__version__,
-            configuration=shlex.join(self.plan.arguments),
+            configuration=shlex.join(self.plan.arguments(self.params)),
             database=self.plan.database,
             seed=self.trainer.job.data_params.seed,
             n=D.n,
