@@ -256,6 +256,16 @@ def case_of(seed: int, number: int, l1: bool = False) -> Case:
     return Case(y, X, weights, loss, bias, str(C), str(epsilon), class_weights, gap, words, l1)
 
 
+def on_path(case: Case, values: Sequence[str]) -> Case:
+    """Return the case at the end of a path over ascending values of C, or of a training with one,
+    without epochs."""
+    words = list(case.words)
+    words[words.index("-c") + 1] = ",".join(values)
+    if "--epochs" in words:
+        words[words.index("--epochs") + 1] = "0"
+    return case._replace(C=values[-1], words=(*words, *["--path"] * (len(values) > 1)))
+
+
 def certified(case: Case, folder: Path) -> str:
     """Run a case and judge its certificate exactly; return how it ended, in a few words.
 

@@ -1,8 +1,10 @@
 """Test paths over C against a training of each C alone, and against LIBLINEAR."""
 
+import json
 from contextlib import nullcontext
 from itertools import count
 
+import linear_judge
 import numpy as np
 import oracle
 import pytest
@@ -80,6 +82,27 @@ def test_each_point_is_the_optimum_of_a_training_alone(case):
         assert getattr(fitted.model.metadata, name) == pytest.approx(getattr(alone, name))
 
 
+@pytest.mark.parametrize(
+    ("number", "l1"), [(9, True), (12, True), (5, False), (8, False), (10, False)]
+)
+def test_an_exact_judge_confirms_each_point_of_a_path(tmp_path, number, l1):
+    """The points of a path are those that shorter paths end with."""
+    case, log = linear_judge.case_of(67, number, l1), tmp_path / "log"
+    values = [repr(float(case.C) * part) for part in (0.01, 0.1, 0.3, 1)]
+    judged = []
+    for last in range(1, 5):
+        shorter = linear_judge.on_path(case, values[:last])
+        log.unlink(missing_ok=True)
+        logged = shorter._replace(words=(*shorter.words, "--log", str(log), "--overwrite"))
+        assert linear_judge.certified(logged, tmp_path) == "gap reached"
+        trailer = oracle.trailer(tmp_path / "model")
+        judged.append({name: float(trailer[name]) for name in ("C", "primal", "dual", "gap")})
+    records = map(json.loads, log.read_text().splitlines())
+    # A run with a lower gap follows, which the judge compares with.
+    points = [one for one in records if one["event"] == "point"][:4]
+    assert [{name: one[name] for name in judged[0]} for one in points] == judged
+
+
 @pytest.mark.parametrize(("solver", "loss"), [(5, "squared-hinge"), (6, "log")])
 def test_points_and_features_of_a_path_are_those_of_liblinear(tmp_path, solver, loss):
     y, X = oracle.clouds(300, 0, 2)
@@ -135,6 +158,19 @@ def test_cross_validation_chooses_the_model_of_a_path():
     assert fitted.outcome.nonzero_weights == np.count_nonzero(fitted.model.w) < 40
 
 
+def test_a_path_names_each_c_whose_gap_is_missed():
+    notes = []
+
+    def watch(event, _):
+        notes.extend([event.text] if isinstance(event, Notice) else [])
+
+    rows = rows_of(columns=40)
+    options = {"penalty": "l1", "loss": "log", "max_iterations": 2}
+    _, points = path_of(rows, watch, values=(1e-6, 0.2, 10.0), **options)
+    assert [one.gap <= 1e-3 for one in points] == [True, False, False]
+    assert notes == ["--gap 0.001 is not reached at C = 0.2, 10"]
+
+
 def test_a_path_over_lambda_is_that_over_c(tmp_path):
     y, X = oracle.clouds(200)
     data = oracle.write_rows(tmp_path / "data", y.astype(int), X)
@@ -174,6 +210,7 @@ def test_a_path_that_ends_early_leaves_the_model_of_its_last_point(tmp_path, how
     assert len(seen) == ended
     metadata, last = oracle.trailer(model), seen[-1]
     assert float(metadata["C"]) == last.C == C[ended - 1]
+    assert f" -c {last.C:g} " in metadata["configuration"]
     assert (metadata["certificate"], float(metadata["gap"])) == ("proven", last.gap)
     assert float(metadata["primal"]) == last.primal
     assert WORDS[how] in metadata["stopped"]
