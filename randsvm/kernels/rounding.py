@@ -121,7 +121,7 @@ def sum_error(
         distance = 2 * (FLOAT64_UNIT * length + moved)
         written = min(1.0, math.sqrt(2 * kernel.gamma / math.e) * distance)
         if kernel.rate == LARGEST:
-            # It is too small.
+            # It is below gamma log2(e), so a value may be anything from 0 to 1.
             written = 1.0
         lost = EXP_LOST[unit] + layout.left_out + written
         if np.any(differences):

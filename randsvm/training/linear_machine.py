@@ -288,8 +288,10 @@ class LinearTrainingRun(FileRun[SgdParams]):
             if stopped.reason is StopReason.GAP_REACHED and not self.certificate.gap <= asked:
                 self.stopped = Stopped(StopReason.GAP_NOT_PROVEN)
             if len(self.points) > 1:
-                emit(point := self._point())
-                self.missed += [f"{point.C:g}"] * (point.gap > asked)
+                point = self._point()
+                emit(point)
+                if point.gap > asked:
+                    self.missed.append(f"{point.C:g}")
             if self.kept is None or self.kept.params != self.plan.params:
                 self.kept = copy(self)
         if self.kept is not None:

@@ -244,7 +244,7 @@ class StartDetails(NamedTuple):
 
 @record
 class Plan(Generic[AnyParams]):
-    """What a training is to do, known before its first step.
+    """The parameters, time and files of a training, fixed before its first step.
 
     training_end: the moment when the time for rounds or steps is over
     path: the file of the model; None: none is written

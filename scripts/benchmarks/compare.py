@@ -151,8 +151,10 @@ def training(programs: Sequence[str], seed: int, number: int, into: Path) -> Com
     while takes_long(commands(programs, path, drawn.options, name)[0].words):
         drawn = drawn.half()
         drawn.write(path)
+    # Starts are compared with nothing.
     starts = [
-        replace(one, quality=dict, gates=None) for one in commands(programs, nothing, (), "start")
+        replace(one, name=f"start of {one.name}", quality=dict, gates=None)
+        for one in commands(programs, nothing, (), "start")
     ]
     trainings = commands(programs, path, drawn.options, name)
     return Comparison(len(drawn.y), [*starts, *trainings])

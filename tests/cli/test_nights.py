@@ -30,9 +30,10 @@ def data(tmp_path):
 def test_the_required_gap_is_compared_with_that_of_the_model(data):
     model = data.with_name("new")
     own = {"gamma": 5, "gap": 0.2, "working_set": 100}
-    found = randsvm.train(data, model, algorithm="osuna", **own).gap
-    # Float64 sums may prove a little less than the gap that is asked for.
-    for factor in (0.9, 1.01):
+    randsvm.train(data, model, algorithm="osuna", **own)
+    # The gap of the training may have wider bounds of rounding, as it only had to be below 0.2.
+    found = randsvm.certify(data, model).gap
+    for factor in (0.99, 1.01):
         with nullcontext() if factor > 1 else pytest.raises(GapError):
             randsvm.train(data, model, algorithm="osuna", require_gap=factor * found, **own)
 
